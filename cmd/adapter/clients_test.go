@@ -368,7 +368,7 @@ func TestPasswordInURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	errTenants := o.askTenants(t.Context(), io.Discard)
-	_, errAdapter := askAdapter(t.Context(), http.MethodGet, base+"/api/v1/labels", nil, nil)
+	_, errAdapter := askAdapter(t.Context(), http.DefaultClient, http.MethodGet, base+"/api/v1/labels", nil)
 	for _, err := range []error{errTenants, errAdapter} {
 		if err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "reader:") || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("the error is %v", err)

@@ -58,9 +58,11 @@ func (o *options) commands(app *kingpin.Application) {
 	o.exportCommand(app)
 	o.dumpCommand(app)
 	o.copyCommand(app)
+	o.healCommand(app)
 	o.retentionCommand(app)
 	o.tenantCommands(app)
 	o.doctorCommand(app)
+	o.backfillCommand(app)
 	o.relabelCommand(app)
 }
 

@@ -39,6 +39,7 @@ func (o *options) copyCommand(app *kingpin.Application) {
 	v := &o.copy
 	c.Flag("from", "URL of the adapter that has the samples, such as http://localhost:9201.").Required().StringVar(&v.from)
 	c.Flag("to", "URL of the adapter that is to have them, with --web.enable-admin-api.").StringVar(&v.to)
+	o.asks(c, "each adapter")
 	c.Flag("from-tenant", "Tenant of the samples at --from, if that has tenants.").StringVar(&v.fromTenant)
 	c.Flag("into-tenant", "Tenant that is to have them: --tenant by another name.").StringVar(&o.tenancy.of)
 	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&v.matches)
@@ -66,15 +67,19 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	if v.end == "" {
 		sel.Maxt = time.Now().Add(-copyAge).UnixMilli()
 	}
-	if err := checkCut(ctx, v.from, o.tenantHeader(v.fromTenant), sel.Mint); err != nil {
+	if err := o.checkCut(ctx, sel.Mint); err != nil {
 		return err
 	}
-	source, err := history.NewRemoteRead(readURL(v.from), o.tenantHeader(v.fromTenant), sel)
+	server, err := o.askedAdapter(readURL(v.from), v.fromTenant)
+	if err != nil {
+		return err
+	}
+	source, err := history.NewRemoteRead(server, sel)
 	if err != nil {
 		return fmt.Errorf("--from=%s: %w", v.from, err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	from, err := remoteSource(readURL(v.from), o.tenantHeader(v.fromTenant))
+	from, err := remoteSource(server)
 	if err != nil {
 		return err
 	}
@@ -84,7 +89,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	if err != nil {
 		return err
 	}
-	to, err := targetSource(v.to, o.tenantHeader(o.tenancy.of), target)
+	to, err := o.targetSource(v.to, target)
 	if err != nil {
 		return err
 	}
@@ -94,8 +99,15 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
 			return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, to)
 		},
-		Contains: func(target, source storage.ChunkSeries, u history.Unit) (bool, error) {
-			return export.Contains(target, source, u.Start, u.Limit-1)
+		Lacking: func(target, source storage.ChunkSeries, u history.Unit) (storage.ChunkSeries, error) {
+			if target == nil {
+				return source, nil
+			}
+			isThere, err := export.Contains(target, source, u.Start, u.Limit-1)
+			if err != nil || isThere {
+				return nil, err
+			}
+			return source, nil
 		},
 		Workers: v.concurrency, SamplesPerSecond: v.perSecond, ID: history.Digest(append([]string{commandCopy, v.from, v.start, v.end}, v.matches...)...),
 	}, report.copied)
@@ -113,9 +125,13 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 func readURL(base string) string { return strings.TrimSuffix(base, "/") + "/api/v1/read" }
 
 // targetSource returns what reads a target.
-func targetSource(to string, headers map[string]string, target history.Target) (export.Source, error) {
+func (o *options) targetSource(to string, target history.Target) (export.Source, error) {
 	if to != "" {
-		return remoteSource(readURL(to), headers)
+		server, err := o.askedAdapter(readURL(to), o.tenancy.of)
+		if err != nil {
+			return nil, err
+		}
+		return remoteSource(server)
 	}
 	return engineSource(target.(*history.Store).Engine), nil
 }
@@ -144,14 +160,19 @@ func same(sel history.Selection, from, to export.Source) func(ctx context.Contex
 	}
 }
 
-// checkCut refuses a start before which an adapter has only rollups: what it has of that time are not all samples.
-func checkCut(ctx context.Context, base string, headers map[string]string, start int64) error {
+// checkCut refuses a start before which the source has only rollups: what it has of that time are not all samples.
+func (o *options) checkCut(ctx context.Context, start int64) error {
+	base := o.copy.from
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
 		return fmt.Errorf("--from=%s: give the URL of an adapter, such as http://localhost:9201", base)
 	}
+	client, err := o.serverClient(o.copy.fromTenant)
+	if err != nil {
+		return err
+	}
 	var answer struct{ Data struct{ RawFrom *time.Time } }
-	resp, err := askAdapter(ctx, http.MethodGet, u.JoinPath("/api/v1/status/adapter").String(), headers, &answer)
+	resp, err := askAdapter(ctx, client, http.MethodGet, u.JoinPath("/api/v1/status/adapter").String(), &answer)
 	switch {
 	case resp == nil:
 		return fmt.Errorf("ask the source from when on it has samples: %w", err)

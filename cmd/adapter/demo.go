@@ -390,7 +390,7 @@ func askPanel(ctx context.Context, base string, start, end int64, resolution str
 			Stats struct{ Storage struct{ Cells, Bytes int64 } }
 		}
 	}
-	resp, err := askAdapter(ctx, http.MethodGet, base+"/api/v1/query_range?"+q.Encode(), nil, &answer)
+	resp, err := askAdapter(ctx, http.DefaultClient, http.MethodGet, base+"/api/v1/query_range?"+q.Encode(), &answer)
 	if err != nil {
 		return "", err
 	}

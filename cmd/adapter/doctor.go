@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -16,9 +15,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-kit/log"
-	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	configutil "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
@@ -35,14 +32,13 @@ const commandDoctor = "doctor"
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
 	url, metrics string
-	httpConfig   string
 }
 
 func (o *options) doctorCommand(app *kingpin.Application) {
 	c := app.Command(commandDoctor, "Ask a running adapter what is wrong with it, or will be, by the alerts of deploy/prometheus over its own metrics. The exit status is 0 if nothing is.")
 	c.Flag("url", "URL of the adapter.").Default("http://localhost:9201").StringVar(&o.doctor.url)
 	c.Flag("metrics-url", "URL of a server with the API of Prometheus that has the adapter's metrics. Default: the adapter, which stores its own unless --self-scrape-interval=0s.").StringVar(&o.doctor.metrics)
-	c.Flag("http.config.file", "File with how the adapter is asked: TLS and credentials, in the format of http_config of Prometheus.").StringVar(&o.doctor.httpConfig)
+	o.asks(c, "the adapter")
 }
 
 // errIll says that something is wrong with an adapter. The command has printed what.
@@ -76,21 +72,8 @@ type doctor struct {
 }
 
 func newDoctor(o *options) (*doctor, error) {
-	var transport http.RoundTripper = http.DefaultTransport
-	if path := o.doctor.httpConfig; path != "" {
-		cfg, _, err := configutil.LoadHTTPConfigFile(path)
-		if err == nil {
-			transport, err = configutil.NewRoundTripperFromConfig(*cfg, commandDoctor)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--http.config.file: %w", err)
-		}
-	}
 	client := func(flag, address string) (promv1.API, error) {
-		if u, err := url.Parse(address); err != nil || u.Host == "" {
-			return nil, fmt.Errorf("--%s=%s: give a URL such as http://localhost:9201", flag, address)
-		}
-		c, err := api.NewClient(api.Config{Address: address, RoundTripper: withHeaders{transport, o.tenantHeader(o.tenancy.of)}})
+		c, err := o.apiClient(flag, address)
 		return promv1.NewAPI(c), err
 	}
 	d := &doctor{out: o.out, now: o.now()}
@@ -103,21 +86,6 @@ func newDoctor(o *options) (*doctor, error) {
 		d.metrics, err = client("metrics-url", o.doctor.metrics)
 	}
 	return d, err
-}
-
-// withHeaders adds headers to requests.
-type withHeaders struct {
-	next    http.RoundTripper
-	headers map[string]string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	for name, value := range h.headers {
-		r.Header.Set(name, value)
-	}
-	return h.next.RoundTrip(r)
 }
 
 func (d *doctor) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
@@ -157,7 +125,11 @@ func (d *doctor) state(ctx context.Context) error {
 		}},
 		{"(adapter_disk_free_bytes - adapter_disk_min_free_bytes) / -(deriv(adapter_disk_free_bytes[6h]) < 0) / 86400 and adapter_disk_free_bytes offset 3h", d.diskFull},
 		{"adapter_rollup_lag_seconds", func(of model.Metric, v float64) {
-			d.say("The first day without rollups on %s ended %s ago.", of["instance"], model.Duration(time.Duration(max(0, v))*time.Second))
+			if v <= 0 {
+				d.say("All rollups that are due are made on %s.", of["instance"])
+			} else {
+				d.say("The first day without rollups on %s ended %s ago.", of["instance"], model.Duration(time.Duration(v)*time.Second))
+			}
 		}},
 		{"time() - (adapter_snapshot_last_success_timestamp_seconds > 0)", func(of model.Metric, v float64) {
 			d.say("The last snapshot of %s is %.0f hours old.", of["instance"], v/3600)

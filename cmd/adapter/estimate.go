@@ -34,6 +34,7 @@ func (o *options) estimateCommand(app *kingpin.Application) {
 	c := app.Command(commandEstimate, "Read a running Prometheus, and say what its series and samples would cost here: row mutations, stored bytes, memory, nodes and money. "+
 		"It reads Prometheus only, and takes a minute.")
 	c.Flag("prometheus", "Base URL of Prometheus, such as http://localhost:9090.").Required().URLVar(&e.prometheus)
+	o.asks(c, "Prometheus")
 	c.Flag("measure-for", "Time between two reads of Prometheus' counters: its longest scrape interval, or a multiple.").Default("1m").DurationVar(&e.between)
 	c.Flag("adapters", "How many adapters share the load on Bigtable: with the buffer, how many members a fleet has.").Default("1").IntVar(&e.adapters)
 	c.Flag("adapters.by-series", "Each adapter gets series of its own, from a sender or a balancer that divides them. Default: each gets samples of every series, and has chunks of its own.").BoolVar(&e.bySeries)
@@ -77,7 +78,11 @@ func printEstimate(ctx context.Context, o *options, logger log.Logger) error {
 		return err
 	}
 	level.Info(logger).Log("msg", "reading Prometheus", "url", o.estimate.prometheus.Redacted(), "for", o.estimate.between)
-	source := estimate.Source{URL: o.estimate.prometheus, Schema: schema, Between: o.estimate.between}
+	client, err := o.serverClient("")
+	if err != nil {
+		return err
+	}
+	source := estimate.Source{URL: o.estimate.prometheus, Client: client, Schema: schema, Between: o.estimate.between}
 	measured, err := source.Measure(ctx)
 	if err != nil {
 		return err

@@ -52,6 +52,7 @@ func (o *options) exportCommand(app *kingpin.Application) {
 		c.Flag("end", "Up to this time, inclusive. Default: now.").StringVar(&e.end)
 		c.Flag("samples-per-second", "Maximum number of samples a second that are read. 0 is no limit.").Default("0").Float64Var(&e.perSecond)
 		c.Flag("url", "URL of remote read, such as http://localhost:9201/api/v1/read.").StringVar(&e.url)
+		o.asks(c, "the server of --url")
 	}
 	const source = " The embedded store must be closed; --url reads from an adapter that serves, or from another server with remote read."
 	digest := app.Command(commandDigest, "Print what tells whether two stores have the same samples: for each day of UTC the number of series, of samples, and a digest of both."+source)
@@ -62,7 +63,7 @@ func (o *options) exportCommand(app *kingpin.Application) {
 	blocks := c.Command("blocks", "Write blocks of a TSDB, which Prometheus, Thanos and Mimir read. An export that was stopped goes on.")
 	e.blockSpan = model.Duration(export.DefaultBlockSpan) * model.Duration(time.Millisecond)
 	blocks.Flag("block-duration", "How long a block is, such as 2h or 1d.").Default(e.blockSpan.String()).SetValue(&e.blockSpan)
-	blocks.Arg("dir", "Directory of the blocks, which exists.").Required().ExistingDirVar(&e.dir)
+	blocks.Arg("dir", "Directory of the blocks. It is made if it is missing, but not the one above it.").Required().StringVar(&e.dir)
 	text := c.Command("openmetrics", "Write OpenMetrics text, without what it cannot hold: native histograms, staleness markers, and series without a name.")
 	text.Arg("file", "The file, or - for standard output.").Required().StringVar(&e.file)
 }
@@ -84,6 +85,9 @@ func exportSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 	report := exportReport{newReporter(logger), sel}
 	var p export.Progress
 	if o.command == commandExportBlocks {
+		if err := os.Mkdir(o.exports.dir, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
 		b := export.Blocks{From: from, Selection: sel, Dir: o.exports.dir, Span: time.Duration(o.exports.blockSpan).Milliseconds(), Name: o.exportName(), Report: report.progress}
 		p, err = b.Run(ctx)
 	} else {
@@ -172,7 +176,10 @@ func (o *options) exportName() string {
 // exportSource returns where the samples come from, and the time before which only rollups are kept, in milliseconds. 0 is none, or unknown.
 func (o *options) exportSource(ctx context.Context, logger log.Logger) (from export.Source, cut int64, closeSource func() error, err error) {
 	if o.exports.url != "" {
-		from, err = remoteSource(o.exports.url, o.tenantHeader(o.tenancy.of))
+		server, err := o.askedAdapter(o.exports.url, o.tenancy.of)
+		if err == nil {
+			from, err = remoteSource(server)
+		}
 		return export.Paced(from, o.exports.perSecond), 0, func() error { return nil }, err
 	}
 	existing := o.forExisting()
@@ -204,14 +211,14 @@ const remoteTimeout = time.Hour
 // maxFrame is the largest frame that is taken of a server, in bytes, as in Prometheus.
 const maxFrame = 50_000_000
 
-// remoteSource reads from a server with remote read, by requests with these headers.
-func remoteSource(address string, headers map[string]string) (export.Source, error) {
-	u, err := url.Parse(address)
+// remoteSource reads from a server with remote read.
+func remoteSource(s history.Server) (export.Source, error) {
+	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("--url=%s: give the URL of remote read, such as http://localhost:9201/api/v1/read", address)
+		return nil, fmt.Errorf("--url=%s: give the URL of remote read, such as http://localhost:9201/api/v1/read", s.URL)
 	}
 	client, err := storageremote.NewReadClient("export", &storageremote.ClientConfig{
-		URL: &config.URL{URL: u}, Timeout: model.Duration(remoteTimeout), ChunkedReadLimit: maxFrame, Headers: headers,
+		URL: &config.URL{URL: u}, Timeout: model.Duration(remoteTimeout), ChunkedReadLimit: maxFrame, Headers: s.Headers, HTTPClientConfig: s.HTTP,
 	})
 	if err != nil {
 		return nil, err

@@ -54,6 +54,9 @@ type options struct {
 	indexMemory    byteSize
 	fleet          fleetOptions
 	doctor         doctorOptions
+	// httpConfig is --http.config.file of commands that ask a server.
+	httpConfig string
+	backfill   backfillOptions
 	// tracingConfig is --tracing.config.file.
 	tracingConfig string
 	// dryRelabel is --dry-run of relabel.
@@ -79,6 +82,7 @@ type options struct {
 	exports   exportOptions
 	dump      dumpOptions
 	copy      copyOptions
+	heal      healOptions
 
 	command string
 	seal    sealOptions

@@ -191,8 +191,19 @@ func (a *adapter) openFleet(appender bucketstore.Appender) error {
 		}
 		cfg.Client, cfg.Joins = client, true
 	}
-	if a.results != nil {
-		cfg.Late, cfg.Lost = func(l fleet.Late) { a.results.WrittenBetween(l.Tenant, l.Mint, l.Maxt) }, a.results.Drop
+	if a.results != nil || len(a.o.ruleFiles.files) > 0 {
+		cfg.Late = func(l fleet.Late) {
+			if a.results != nil {
+				a.results.WrittenBetween(l.Tenant, l.Mint, l.Maxt)
+			}
+			a.ruleFiles().writtenBetween(l.Tenant, l.Mint, l.Maxt)
+		}
+		cfg.Lost = func() {
+			if a.results != nil {
+				a.results.Drop()
+			}
+			a.ruleFiles().lost()
+		}
 	}
 	a.fleet = fleet.New(cfg)
 	a.onClose("", a.fleet.Close)

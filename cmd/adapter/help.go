@@ -24,10 +24,12 @@ var serverFlags = map[string]string{
 	commandDigest:   openedStore,
 	"export":        openedStore,
 	commandDump:     anyStore + ", --log.*",
+	commandHeal:     openedStore + ", --read.max-series",
 	commandCopy:     openedStore + ", --read.max-series",
 	"retention":     "--retention.*",
 	"tenant":        openedStore,
 	commandDoctor:   "--tenant, --log.*",
+	"rules":         "--tenant, --log.*",
 	commandRelabel:  "--limits.file, --tenant, --log.*",
 }
 

@@ -44,9 +44,9 @@ type importOptions struct {
 	// url is that of a running adapter, or empty.
 	url  string
 	dirs []string
-	// file is a text, or - for the standard input, from the URL of a source, headers those of requests to it.
-	file, from string
-	headers    map[string]string
+	// file is a text, or - for the standard input, from the URL of a source, headers those of requests to it, and httpConfig a file with TLS and credentials.
+	file, from, httpConfig string
+	headers                map[string]string
 }
 
 // importInterval is how often an import logs how far it is, terminalInterval how often it writes that to a terminal.
@@ -54,6 +54,9 @@ const (
 	importInterval   = 10 * time.Second
 	terminalInterval = 500 * time.Millisecond
 )
+
+// sourceConfigFlag is the flag with how the source of an import is asked.
+const sourceConfigFlag = "source.http.config.file"
 
 func (o *options) importCommand(app *kingpin.Application) {
 	c := app.Command(commandImport, "Import samples of another system. What was imported before is left out, so an import that was stopped, by Ctrl-C or otherwise, goes on where it was. The embedded store must be closed, or its adapter be given by --url.")
@@ -64,6 +67,7 @@ func (o *options) importCommand(app *kingpin.Application) {
 	c.Flag("dry-run", "Import nothing, but say how many series, samples, bytes and row mutations it would be.").BoolVar(&i.dryRun)
 	c.Flag("again", "Import also what was imported before. To write the same samples again changes nothing.").BoolVar(&i.again)
 	c.Flag("url", "URL of a running adapter with --web.enable-admin-api, which stores the samples. Default: this process opens the store itself.").StringVar(&i.url)
+	o.asks(c, "the adapter")
 	c.Flag("samples-per-second", "Maximum number of samples a second that are read. 0 is no limit.").Default("0").Float64Var(&i.perSecond)
 	c.Flag("concurrency", "How many series, or parts of a slow source, are imported at the same time. 0 is the number of CPUs.").Default("0").IntVar(&i.concurrency)
 	blocks := c.Command("blocks", "Import TSDB blocks of Prometheus, Thanos or Mimir.")
@@ -78,6 +82,7 @@ func (o *options) importCommand(app *kingpin.Application) {
 		from := c.Command(of.name, of.help)
 		from.Arg("url", "URL of the source, such as "+of.example+".").Required().StringVar(&i.from)
 		from.Flag("header", "Header of requests to the source, such as X-Scope-OrgID=tenant. Repeatable.").StringMapVar(&i.headers)
+		from.Flag(sourceConfigFlag, "File with how the source is asked: TLS and credentials, in the format of http_config of Prometheus.").StringVar(&i.httpConfig)
 	}
 }
 
@@ -109,6 +114,10 @@ func (o *options) source(logger log.Logger) (source history.Source, id string, e
 		return nil, "", err
 	}
 	sel.Maxt = min(sel.Maxt, math.MaxInt64-1)
+	server := history.Server{URL: i.from, Headers: i.headers}
+	if server.HTTP, err = loadHTTPConfig(sourceConfigFlag, i.httpConfig); err != nil {
+		return nil, "", err
+	}
 	texts := append([]string{o.command, i.start, i.end}, i.matches...)
 	switch o.command {
 	case commandImportBlocks:
@@ -117,10 +126,10 @@ func (o *options) source(logger log.Logger) (source history.Source, id string, e
 	case commandImportText:
 		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), o.in, sel, logger) // kingpin makes "" of "-"
 	case commandImportRead:
-		source, err = history.NewRemoteRead(i.from, i.headers, sel)
+		source, err = history.NewRemoteRead(server, sel)
 		texts = append(append(texts, i.from), i.headerTexts()...)
 	case commandImportExport:
-		source = history.NewVictoriaMetrics(i.from, i.headers, sel)
+		source, err = history.NewVictoriaMetrics(server, sel)
 		texts = append(append(texts, i.from), i.headerTexts()...)
 	}
 	return source, history.Digest(texts...), err
@@ -288,7 +297,14 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 	own := *o
 	close = func() error { return nil }
 	if o.imports.url != "" {
-		client := history.NewClient(o.imports.url, o.tenantHeader(o.tenancy.of))
+		server, err := o.askedAdapter(o.imports.url, o.tenancy.of)
+		if err != nil {
+			return nil, close, err
+		}
+		client, err := history.NewClient(server)
+		if err != nil {
+			return nil, close, fmt.Errorf("--%s: %w", httpConfigFlag, err)
+		}
 		return client, func() error { client.Close(); return nil }, nil
 	}
 	if o.imports.dryRun {

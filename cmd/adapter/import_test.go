@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/promtable/promtable/bucketstore/disk"
+	"github.com/promtable/promtable/remote/history"
 )
 
 // hoursText returns the path of a text with samples of 100 hours.
@@ -225,7 +226,7 @@ func TestRemoteSource(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	from, err := remoteSource(server.URL, nil)
+	from, err := remoteSource(history.Server{URL: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

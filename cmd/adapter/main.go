@@ -59,6 +59,7 @@ func main() {
 		commandRestore:      restoreSnapshot,
 
 		commandCopy:              copySamples,
+		commandHeal:              healStore,
 		commandDigest:            printDigest,
 		commandDump:              dumpRows,
 		commandExportBlocks:      exportSamples,
@@ -70,6 +71,7 @@ func main() {
 		commandRetentionExplain:  explainRetention,
 		commandTenantList:        manageTenants,
 		commandDoctor:            examine,
+		commandBackfill:          backfillRules,
 		commandRelabel:           relabelSeries,
 		commandTenantCreate:      manageTenants,
 		commandTenantDrop:        manageTenants,

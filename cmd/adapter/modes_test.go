@@ -17,7 +17,7 @@ var alwaysEffective = []string{
 	"query.timeout", "query.max-samples", "query.max-memory-bytes", "query.max-total-memory-bytes", "query.max-concurrency",
 	"query.lookback-delta", "query.default-evaluation-interval", "query.log-slower-than", "query.block-file", "enable-feature", "otlp.config-file", "tracing.config.file", "limits.file",
 	"query.results-cache-bytes", // on Bigtable without a fleet its only value is 0
-	"rules.file", "rules.evaluation-interval", "rules.query-offset", "alertmanager.url", "alertmanager.config.file",
+	"rules.file", "rules.evaluation-interval", "rules.query-offset", "rules.reevaluate", "alertmanager.url", "alertmanager.config.file",
 	"auto-gomemlimit", "auto-gomemlimit.ratio",
 	"self-scrape-interval", "log.level", "log.format",
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/discovery"
@@ -38,6 +40,7 @@ type ruleFileOptions struct {
 	files         []string
 	interval      time.Duration
 	queryOffset   time.Duration
+	reevaluate    time.Duration
 	alertmanagers []string
 	alerting      string
 	// byTenant has the patterns of files by tenant, which is empty in a store without tenants.
@@ -49,6 +52,7 @@ func (o *options) ruleFileFlags(app *kingpin.Application) {
 	app.Flag("rules.file", "Pattern of files with recording and alerting rules, in the format of Prometheus. In a store with tenants, of a tenant: TENANT:PATTERN. Repeatable. They are read again at SIGHUP and POST /-/reload.").StringsVar(&r.files)
 	app.Flag("rules.evaluation-interval", "Interval of groups of rules that have none.").Default("1m").DurationVar(&r.interval)
 	app.Flag("rules.query-offset", "How much earlier than its time a group of rules is evaluated that has no query_offset: as long as samples may come late. On Bigtable without --fleet.listen-address the default is --index.refresh.").Default("0s").DurationVar(&r.queryOffset)
+	app.Flag("rules.reevaluate", "For how long samples that come after a recording rule was evaluated change what it has recorded. 0s: they do not.").Default("1h").DurationVar(&r.reevaluate)
 	app.Flag("alertmanager.url", "Base URL of an Alertmanager that gets the alerts of rules. Repeatable.").StringsVar(&r.alertmanagers)
 	app.Flag("alertmanager.config.file", "File with the block alerting of a configuration of Prometheus, and no other, whose Alertmanagers are static_configs.").StringVar(&r.alerting)
 }
@@ -73,8 +77,8 @@ func (o *options) checkRuleFiles() error {
 	if len(r.files) > 0 && o.readOnly {
 		return errors.New("--rules.file is for an adapter that writes: leave it out, or --mode=read")
 	}
-	if r.interval < time.Millisecond || r.queryOffset < 0 {
-		return errors.New("--rules.evaluation-interval has to be 1ms or more, and --rules.query-offset 0 or more")
+	if r.interval < time.Millisecond || r.queryOffset < 0 || r.reevaluate < 0 {
+		return errors.New("--rules.evaluation-interval has to be 1ms or more, and --rules.query-offset and --rules.reevaluate 0 or more")
 	}
 	if !o.given["rules.query-offset"] && o.traits().Shared && o.fleet.listen == "" {
 		r.queryOffset = o.engine.IndexRefresh
@@ -134,8 +138,17 @@ func (r *ruleFileOptions) alertingConfig() (cfg config.AlertingConfig, targets m
 
 // ruleFiles evaluate the rules of each tenant that has some.
 type ruleFiles struct {
+	// byTenant is complete when others see the ruleFiles.
 	byTenant map[string]*rules.Runner
 	sender   *notifier.Manager
+}
+
+// ruleFiles returns the rules that are evaluated. They are nil without files, before the store is open, and in commands.
+func (a *adapter) ruleFiles() *ruleFiles {
+	if a.server == nil {
+		return nil
+	}
+	return a.server.ruleFiles.Load()
 }
 
 // of returns the rules of the tenant of a context.
@@ -146,6 +159,29 @@ func (r *ruleFiles) of(ctx context.Context) v1.RulesRetriever {
 		}
 	}
 	return api.NoRules{}
+}
+
+// written tells the rules of a tenant of samples.
+func (r *ruleFiles) written(tenant string, samples []bucketstore.Sample) {
+	if r != nil && r.byTenant[tenant] != nil {
+		r.byTenant[tenant].Written(samples)
+	}
+}
+
+// writtenBetween tells the rules of a tenant of samples at other adapters.
+func (r *ruleFiles) writtenBetween(tenant string, mint, maxt int64) {
+	if r != nil && r.byTenant[tenant] != nil {
+		r.byTenant[tenant].WrittenBetween(mint, maxt)
+	}
+}
+
+// lost tells the rules of all that samples at other adapters are not known.
+func (r *ruleFiles) lost() {
+	if r != nil {
+		for _, runner := range r.byTenant {
+			runner.WrittenBetween(math.MinInt64, math.MaxInt64)
+		}
+	}
 }
 
 // reload reads the files of all again.
@@ -176,7 +212,6 @@ func (a *adapter) openRuleFiles(ctx context.Context, rows bucketstore.Store, e e
 	if external.Host == "" {
 		external.Scheme, external.Host = "http", a.server.instance()
 	}
-	metrics := promrules.NewGroupMetrics(a.reg)
 	ctx, stop := context.WithCancel(ctx)
 	var running, sending sync.WaitGroup
 	sets := make(chan map[string][]*targetgroup.Group, 1)
@@ -191,8 +226,9 @@ func (a *adapter) openRuleFiles(ctx context.Context, rows bucketstore.Store, e e
 	})
 	queries, storage, parser := answers.Evaluator()
 	for _, tenant := range slices.Sorted(maps.Keys(o.ruleFiles.byTenant)) {
-		of, schema := ctx, a.schema
+		of, schema, reg := ctx, a.schema, prometheus.Registerer(a.reg)
 		if tenant != "" {
+			reg = prometheus.WrapRegistererWith(prometheus.Labels{"tenant": tenant}, a.reg)
 			if of = scope.With(ctx, []string{tenant}); err == nil {
 				schema, err = a.schema.ForTenant(tenant)
 			}
@@ -205,12 +241,13 @@ func (a *adapter) openRuleFiles(ctx context.Context, rows bucketstore.Store, e e
 		}
 		runner, err := rules.New(of, rules.Config{
 			Files: o.ruleFiles.byTenant[tenant], Interval: o.ruleFiles.interval, QueryOffset: o.ruleFiles.queryOffset,
+			Reevaluate: o.ruleFiles.reevaluate, Lookback: o.api.Lookback,
 			Engine: queries, Queryable: storage, Parser: parser, StoreFailed: api.StoreFailed,
 			Append: func(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (ingest.Stored, error) {
 				return e.Append(ctx, batch, rejected)
 			},
 			Store: rows, Schema: schema, Holder: processName(), Notify: promrules.SendAlerts(all.sender, external.String()), ExternalURL: &external,
-			Metrics: metrics, Now: o.now, Logger: a.logger, Slog: logger, Registerer: a.reg,
+			Metrics: promrules.NewGroupMetrics(reg), Now: o.now, Logger: a.logger, Slog: logger, Registerer: reg,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("--rules.file: %w", err)

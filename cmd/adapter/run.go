@@ -164,8 +164,6 @@ type adapter struct {
 	otlp *reload.File[config.OTLPConfig]
 	// limits are nil without a file that says them.
 	limits *limits.File
-	// ruleFiles are nil without --rules.file.
-	ruleFiles *ruleFiles
 	// snapshots is nil with Bigtable.
 	snapshots *snapshots
 	// closers end what open has opened. The last one is called first.
@@ -234,10 +232,11 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		a.openMaker(store)
 	}
 	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender), a.newRemover(at))
-	if a.ruleFiles, err = a.openRuleFiles(ctx, rows, e, answers); err != nil {
+	rules, err := a.openRuleFiles(ctx, rows, e, answers)
+	if err != nil {
 		return served, err
 	}
-	a.server.ruleFiles.Store(a.ruleFiles)
+	a.server.ruleFiles.Store(rules)
 	protocols := newRemote(a, e, answers, slow, active)
 	served = handlers{
 		protocols: fleet.Handler(a.o.fleet.reads == fleet.Allow, a.ofTenants(e.tenants, protocols)),
@@ -385,6 +384,7 @@ func (a *adapter) written(tenant string) func([]bucketstore.Sample) {
 		if a.fleetServer != nil {
 			a.fleet.Written(tenant, samples)
 		}
+		a.ruleFiles().written(tenant, samples)
 	}
 }
 
@@ -443,8 +443,11 @@ func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.Sl
 		if a.snapshots != nil {
 			cfg.Snapshots, cfg.DataDir = a.snapshots, o.path
 		}
+		if len(o.ruleFiles.files) > 0 {
+			cfg.Backfill = a.backfill
+		}
 	}
-	cfg.Rules = func(ctx context.Context) v1.RulesRetriever { return a.ruleFiles.of(ctx) }
+	cfg.Rules = func(ctx context.Context) v1.RulesRetriever { return a.ruleFiles().of(ctx) }
 	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg

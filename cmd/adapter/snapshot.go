@@ -47,6 +47,7 @@ type snapshotOptions struct {
 func (o *options) snapshotCommands(app *kingpin.Application) {
 	take := app.Command(commandSnapshot, "Copy the embedded store, with the log of its buffer. Beside an earlier snapshot only what is new takes room.")
 	take.Flag("url", "Adapter that serves the store, with --web.enable-admin-api, on this machine. Without it the store must be closed.").StringVar(&o.snapshot.url)
+	o.asks(take, "the adapter")
 	take.Flag("keep", "How many snapshots stay in the directory, of those that are whole; the oldest others are removed. 0 keeps all.").Default("0").IntVar(&o.snapshot.keep)
 	take.Arg("directory", "Directory of the snapshots, which exists: in it the snapshot is a directory whose name is its time.").Required().StringVar(&o.snapshot.into)
 	restore := app.Command(commandRestore, "Copy a snapshot to --storage.path, which must be empty or missing.")
@@ -161,7 +162,7 @@ func snapshotByURL(ctx context.Context, o *options, target string, logger log.Lo
 	if err != nil || base.Host == "" {
 		return fmt.Errorf("--url=%s: give the URL of an adapter, such as http://localhost:9201", o.snapshot.url)
 	}
-	name, err := askSnapshot(ctx, base.JoinPath("/api/v1/admin/tsdb/snapshot").String())
+	name, err := o.askSnapshot(ctx, base.JoinPath("/api/v1/admin/tsdb/snapshot").String())
 	if err != nil {
 		return err
 	}
@@ -206,9 +207,13 @@ func copyAway(ctx context.Context, o *options, target string, logger log.Logger,
 }
 
 // askSnapshot returns the name of the snapshot that an adapter has taken.
-func askSnapshot(ctx context.Context, address string) (name string, err error) {
+func (o *options) askSnapshot(ctx context.Context, address string) (name string, err error) {
+	client, err := o.serverClient("")
+	if err != nil {
+		return "", err
+	}
 	var answer struct{ Data struct{ Name string } }
-	_, err = askAdapter(ctx, http.MethodPost, address, nil, &answer)
+	_, err = askAdapter(ctx, client, http.MethodPost, address, &answer)
 	if name = answer.Data.Name; err == nil && !filepath.IsLocal(name) {
 		err = fmt.Errorf("it answers with the name %q", name)
 	}
@@ -221,17 +226,14 @@ func askSnapshot(ctx context.Context, address string) (name string, err error) {
 // maxAdapterAnswer bounds what is read of an answer, in bytes.
 const maxAdapterAnswer = 64 << 20
 
-// askAdapter sends a request with these headers to an adapter, and decodes the JSON that it answers with. The response, whose body is read, is nil if it does not answer.
-func askAdapter(ctx context.Context, method, address string, headers map[string]string, result any) (*http.Response, error) {
+// askAdapter sends a request to an adapter, and decodes the JSON that it answers with. The response, whose body is read, is nil if it does not answer.
+func askAdapter(ctx context.Context, client *http.Client, method, address string, result any) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Close = true
-	for name, value := range headers {
-		req.Header.Set(name, value)
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

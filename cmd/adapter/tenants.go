@@ -260,6 +260,7 @@ const (
 func (o *options) tenantCommands(app *kingpin.Application) {
 	c := app.Command("tenant", "The tenants of a store. The embedded store must be closed: of a running adapter ask --url, with --web.enable-admin-api.")
 	c.Flag("url", "URL of a running adapter, such as http://localhost:9201, in place of the store.").StringVar(&o.tenancy.url)
+	o.asks(c, "the adapter")
 	c.Command("list", "List the tenants, and what was removed of those that were dropped.")
 	made := c.Command("create", "Make a tenant.")
 	made.Arg("name", "Its name: up to 150 letters and digits of ASCII and ! - _ . * ' ( ).").Required().StringVar(&o.tenancy.name)
@@ -345,7 +346,11 @@ func (o *options) askTenants(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--url: %w", err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client, err := o.serverClient("")
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -254,9 +254,10 @@ type lateWriter struct {
 	used         map[int64]bool
 }
 
+// newLateWriter returns one of four hours: its queries read two blocks of cached steps or more, whatever time it is, and a late sample drops one.
 func newLateWriter(m *members, number int, r *rand.Rand) *lateWriter {
 	end := harness.NowMillis()/60_000*60_000 - 15*time.Minute.Milliseconds()
-	return &lateWriter{members: *m, random: r, name: strconv.Itoa(number), start: end - 2*time.Hour.Milliseconds(), end: end, used: make(map[int64]bool)}
+	return &lateWriter{members: *m, random: r, name: strconv.Itoa(number), start: end - 4*time.Hour.Milliseconds(), end: end, used: make(map[int64]bool)}
 }
 
 // write writes a sample and asks any adapter how many there are. It says whether the answer is whole.

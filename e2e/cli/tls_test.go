@@ -274,6 +274,7 @@ func writeCertificateUntil(t testing.TB, dir string, end time.Time) *x509.CertPo
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     end,
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     []string{"localhost"},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -135,4 +136,15 @@ func RoundTrip(ctx context.Context, method, url string, header map[string]string
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	return Response{resp.StatusCode, resp.Header, string(text)}, err
+}
+
+// FreeAddress returns an address of this host at which no process listens now.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

@@ -60,6 +60,9 @@ func (p *Prometheus) run(t testing.TB, args []string) {
 // URL returns the URL of a path.
 func (p *Prometheus) URL(path string) string { return "http://" + p.Addr + path }
 
+// ConfigFile returns the path of its configuration.
+func (p *Prometheus) ConfigFile() string { return p.config }
+
 // Data returns the directory of its TSDB.
 func (p *Prometheus) Data() string { return p.data }
 
@@ -101,7 +104,12 @@ func (p *Prometheus) Ranged(expr string, mint, maxt int64) ([]string, error) {
 }
 
 func (p *Prometheus) elements(path string, params url.Values) ([]string, error) {
-	data, err := p.API(path, params)
+	return Elements(p.URL(path), params)
+}
+
+// Elements returns the elements of the result of a query as JSON, sorted.
+func Elements(url string, params url.Values) ([]string, error) {
+	data, err := GetAPI(url, params)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +123,16 @@ func (p *Prometheus) elements(path string, params url.Values) ([]string, error) 
 	}
 	slices.Sort(elements)
 	return elements, nil
+}
+
+// MustElements is Elements for a query that must be answered.
+func MustElements(t testing.TB, url string, params url.Values) []string {
+	t.Helper()
+	all, err := Elements(url, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // Names returns the metric names that Prometheus holds itself.

@@ -1,6 +1,9 @@
 package move
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +31,46 @@ func onBlocks(t *testing.T, dir string) *harness.Prometheus {
 		t.Fatal(err)
 	}
 	return startSourceOn(t, data)
+}
+
+// A currentSample is a series with a sample, as the API writes both.
+type currentSample struct {
+	Metric    json.RawMessage
+	Value     []any
+	Histogram []any
+}
+
+// value returns the sample without its time.
+func (s currentSample) value() string { return fmt.Sprint(append(s.Value, s.Histogram...)[1:]) }
+
+// wantCurrent wants the last sample of each series that Prometheus has at a time to be among the current ones.
+func wantCurrent(t *testing.T, a *harness.Adapter, p *harness.Prometheus, at int64) {
+	t.Helper()
+	want := harness.MustElements(t, p.URL("/api/v1/query"), url.Values{"query": {`last_over_time({__name__=~"requests_total|duration_seconds"}[10m])`}, "time": {harness.FormatSeconds(at)}})
+	var answer struct{ Samples []currentSample }
+	data, err := harness.GetAPI(a.URL("/api/v1/current"), nil)
+	if err == nil {
+		err = json.Unmarshal(data, &answer)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, s := range answer.Samples {
+		got[string(s.Metric)] = s.value()
+	}
+	for _, text := range want {
+		var s currentSample
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got[string(s.Metric)] != s.value() {
+			t.Errorf("the current sample of %s is %s, want %s", s.Metric, got[string(s.Metric)], s.value())
+		}
+	}
+	if len(want) < 10 {
+		t.Errorf("%d series", len(want))
+	}
 }
 
 // digests returns the lines of a digest.
@@ -60,14 +103,16 @@ func TestExport(t *testing.T) {
 		t.Run(b.Name, func(t *testing.T) {
 			mustRun(t, b, "import", "blocks", dir)
 			wantDigests(b)
-			closed, running := t.TempDir(), t.TempDir()
+			closed, running := filepath.Join(t.TempDir(), "made"), t.TempDir()
 			mustRun(t, b, slices.Concat([]string{"export", "blocks", "--block-duration=1d", closed}, span)...)
 			a := harness.StartAdapter(t, b)
+			wantCurrent(t, a, source, last)
 			wantDigests(harness.Backend{}, "--url="+a.URL("/api/v1/read"))
 			mustRun(t, harness.Backend{}, slices.Concat([]string{"export", "blocks", "--url=" + a.URL("/api/v1/read"), running}, span)...)
 			for _, dir := range []string{closed, running} {
 				p := onBlocks(t, dir)
 				wantSame(t, a, p, first, last)
+				snapshot(t, p)
 				p.Terminate(t)
 			}
 			a.Terminate(t)

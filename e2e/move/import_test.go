@@ -35,43 +35,48 @@ const (
 func fill(t *testing.T, p *harness.Prometheus) (first int64) {
 	t.Helper()
 	now := harness.NowMillis()
-	protocol := harness.RemoteWrite2()
 	steps := 9 * hour / minute
 	first = now - (steps-1)*minute
 	for n := range steps {
-		at := first + n*minute
-		var batch []harness.SentSeries
-		for i := range 10 {
-			s := harness.SeriesOf(labels.FromStrings("__name__", "requests_total", "job", "move", "n", fmt.Sprint(i)), harness.PointAt(at+int64(i), float64(n%200)*float64(i)/3))
-			if i == 3 && n%100 == 99 {
-				s.Points = []harness.Point{{T: at + int64(i), Bits: value.StaleNaN}}
-			}
-			batch = append(batch, s)
-		}
-		for i, kind := range []string{"integer", "float", "gauge", "custom"} {
-			var h []byte
-			var err error
-			switch kind {
-			case "integer":
-				h, err = protocol.Histogram(0, at, tsdbutil.GenerateTestHistogram(n%200), nil)
-			case "float":
-				h, err = protocol.Histogram(0, at, nil, tsdbutil.GenerateTestFloatHistogram(n))
-			case "gauge":
-				h, err = protocol.Histogram(0, at, tsdbutil.GenerateTestGaugeHistogram(n), nil)
-			default:
-				h, err = protocol.Histogram(0, at, tsdbutil.GenerateTestCustomBucketsHistogram(n), nil)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			ls := labels.FromStrings("__name__", "duration_seconds", "kind", kind, "n", fmt.Sprint(i))
-			s := harness.SeriesOf(ls)
-			s.Histograms = [][]byte{h}
-			batch = append(batch, s)
-		}
-		protocol.MustSend(t, p.URL("/api/v1/write"), batch...)
+		fillAt(t, p, first+n*minute, n)
 	}
 	return first
+}
+
+// fillAt writes the n-th samples of all series at a time.
+func fillAt(t *testing.T, p *harness.Prometheus, at, n int64) {
+	t.Helper()
+	protocol := harness.RemoteWrite2()
+	var batch []harness.SentSeries
+	for i := range 10 {
+		s := harness.SeriesOf(labels.FromStrings("__name__", "requests_total", "job", "move", "n", fmt.Sprint(i)), harness.PointAt(at+int64(i), float64(n%200)*float64(i)/3))
+		if i == 3 && n%100 == 99 {
+			s.Points = []harness.Point{{T: at + int64(i), Bits: value.StaleNaN}}
+		}
+		batch = append(batch, s)
+	}
+	for i, kind := range []string{"integer", "float", "gauge", "custom"} {
+		var h []byte
+		var err error
+		switch kind {
+		case "integer":
+			h, err = protocol.Histogram(0, at, tsdbutil.GenerateTestHistogram(n%200), nil)
+		case "float":
+			h, err = protocol.Histogram(0, at, nil, tsdbutil.GenerateTestFloatHistogram(n))
+		case "gauge":
+			h, err = protocol.Histogram(0, at, tsdbutil.GenerateTestGaugeHistogram(n), nil)
+		default:
+			h, err = protocol.Histogram(0, at, tsdbutil.GenerateTestCustomBucketsHistogram(n), nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls := labels.FromStrings("__name__", "duration_seconds", "kind", kind, "n", fmt.Sprint(i))
+		s := harness.SeriesOf(ls)
+		s.Histograms = [][]byte{h}
+		batch = append(batch, s)
+	}
+	protocol.MustSend(t, p.URL("/api/v1/write"), batch...)
 }
 
 func startSource(t *testing.T) *harness.Prometheus {
@@ -114,30 +119,13 @@ func wantSame(t *testing.T, a *harness.Adapter, p *harness.Prometheus, mint, max
 		for at := mint + hour; at <= maxt; at += (maxt - mint) / 4 {
 			var both [2][]string
 			for i, base := range []string{a.URL("/api/v1/query"), p.URL("/api/v1/query")} {
-				both[i] = elements(t, base, url.Values{"query": {expr}, "time": {harness.FormatSeconds(at)}})
+				both[i] = harness.MustElements(t, base, url.Values{"query": {expr}, "time": {harness.FormatSeconds(at)}})
 			}
 			if err := harness.SameElements(both[0], both[1], nil); err != nil {
 				t.Fatalf("%s at %d: %v", expr, at, err)
 			}
 		}
 	}
-}
-
-func elements(t *testing.T, url string, params url.Values) (all []string) {
-	t.Helper()
-	data, err := harness.GetAPI(url, params)
-	var answer struct{ Result []json.RawMessage }
-	if err == nil {
-		err = json.Unmarshal(data, &answer)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range answer.Result {
-		all = append(all, string(e))
-	}
-	slices.Sort(all)
-	return all
 }
 
 // mustImport runs import to its end, and returns what it printed.
@@ -445,7 +433,7 @@ func TestImportRolled(t *testing.T) {
 		for at := first/day*day + 2*day; at <= last; at += 6 * hour {
 			for _, expr := range []string{"rate(requests_total[1d])", "max_over_time(requests_total[3h])", "count_over_time(requests_total[1h])", "last_over_time(requests_total[6h])"} {
 				params := url.Values{"query": {expr}, "time": {harness.FormatSeconds(at)}}
-				got, want := elements(t, a.URL("/api/v1/query"), params), elements(t, p.URL("/api/v1/query"), params)
+				got, want := harness.MustElements(t, a.URL("/api/v1/query"), params), harness.MustElements(t, p.URL("/api/v1/query"), params)
 				if err := harness.SameElements(got, want, nil); err != nil || len(want) != 20 {
 					t.Fatalf("%s at %d, samples from %d on, of %d series: %v", expr, at, cut, len(want), err)
 				}

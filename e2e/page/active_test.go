@@ -16,6 +16,21 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
+// slowQuery sorts the 8,640 points of a window of each series of sendSlow at each step. A thousand steps of a second take minutes.
+const slowQuery = "quantile_over_time(0.5, last_over_time(x[2d])[1d:10s])"
+
+// sendSlow sends what slowQuery reads, and returns the time, in milliseconds.
+func sendSlow(t *testing.T, a *harness.Adapter) (now int64) {
+	t.Helper()
+	now = harness.NowMillis()
+	var written []harness.SentSeries
+	for i := range 300 {
+		written = append(written, harness.SentSeries{Labels: []string{"__name__", "x", "n", fmt.Sprint(i)}, Points: []harness.Point{harness.PointAt(now-36*3_600_000, float64(i))}})
+	}
+	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), written...)
+	return now
+}
+
 // TestPageActiveQueries: the page lists the queries that run, and cancels one when it has asked. It shows the rules that block others.
 func TestPageActiveQueries(t *testing.T) {
 	t.Parallel()
@@ -33,14 +48,8 @@ func TestPageActiveQueries(t *testing.T) {
 		t.Errorf("the page says %q", got)
 	}
 
-	// It sorts the 8,640 points of a window of each of 300 series at each of 1,000 steps.
-	const query = "quantile_over_time(0.5, last_over_time(x[2d])[1d:10s])"
-	end := harness.NowMillis()
-	var written []harness.SentSeries
-	for i := range 300 {
-		written = append(written, harness.SentSeries{Labels: []string{"__name__", "x", "n", fmt.Sprint(i)}, Points: []harness.Point{harness.PointAt(end-36*3_600_000, float64(i))}})
-	}
-	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), written...)
+	const query = slowQuery
+	end := sendSlow(t, a)
 	answered := make(chan harness.Response)
 	go func() {
 		params := url.Values{"query": {query}, "start": {harness.FormatSeconds(end)}, "end": {harness.FormatSeconds(end + 999_000)}, "step": {"1"}}
@@ -90,4 +99,50 @@ func TestPageActiveQueries(t *testing.T) {
 		t.Errorf("the client gets %s", resp)
 	}
 	p.await(row + ` === undefined`)
+}
+
+// TestPageRunning: while a query runs what was shown before stays, the page says for how long it has been running, and Cancel ends it in the adapter.
+func TestPageRunning(t *testing.T) {
+	t.Parallel()
+	a := startPaged(t, "--query.timeout=1h")
+	end := sendSlow(t, a)
+	p := newPage(t, a)
+	p.open("expr", "page_gauge", "view", "graph")
+	p.checkGaugeRows()
+	if got := evaluate[int](p, `document.querySelectorAll(".running").length`); got != 0 {
+		t.Errorf("an answer that is there at once is said to be running")
+	}
+	evaluate[bool](p, fmt.Sprintf(`(() => { history.pushState(null, "", "?" + new URLSearchParams({ tab: "query", view: "graph", range: "999", step: "1s", end: %q, expr: %q })); dispatchEvent(new PopStateEvent("popstate")); return true })()`,
+		harness.FormatSeconds(end), slowQuery))
+	p.await(`/^Running, \d+\.\d s$/.test(document.querySelector(".running span")?.innerText)`)
+	before := evaluate[string](p, `document.querySelector(".running span").innerText`)
+	p.await(fmt.Sprintf(`document.querySelector(".running span")?.innerText !== %q`, before))
+	p.checkGauges()
+	active := func() (all []struct{ Query string }) {
+		t.Helper()
+		p.mustAsk(a, "/api/v1/status/active_queries", nil, &all)
+		return all
+	}
+	if got := active(); len(got) == 0 {
+		t.Error("nothing runs in the adapter")
+	}
+	p.shoot("running")
+	p.checkAxe("running")
+	evaluate[bool](p, `(() => { document.querySelector(".running button").click(); return true })()`)
+	p.settle()
+	p.await(`document.querySelector(".running") === null`)
+	if got := evaluate[string](p, `document.querySelector("#query .cancelled").innerText`); got != "Cancelled. What is shown is from before." {
+		t.Errorf("the page says %q", got)
+	}
+	p.checkGauges()
+	harness.Eventually(t, "nothing runs in the adapter", func() error {
+		if got := active(); len(got) > 0 {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	p.open("expr", "page_gauge * 2")
+	if got := evaluate[int](p, `document.querySelectorAll(".cancelled").length`); got != 0 {
+		t.Error("another answer is said to be cancelled")
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -625,7 +626,8 @@ func (p *browserPage) wantAlert(a *harness.Adapter, path string, parameters url.
 	if err := json.Unmarshal([]byte(resp.Body), &envelope); err != nil || envelope.Error == "" {
 		p.Fatalf("%s %v: no error in %v", path, parameters, resp)
 	}
-	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{envelope.Error}) {
+	want := regexp.MustCompile(`^(?:invalid parameter "query": )?(\d+):(\d+): parse error: `).ReplaceAllString(envelope.Error, "Line $1, column $2: ")
+	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{want}) {
 		p.Errorf("%s %v: the page says %q, the adapter %q", path, parameters, got, envelope.Error)
 	}
 }

@@ -436,7 +436,7 @@ func TestPageFormat(t *testing.T) {
 		p.typeNew("sum(page_gauge) +")
 		p.expect("/api/v1/format_query", http.StatusBadRequest)
 		p.button("Format")
-		p.await(`document.querySelector("#query .said [role=alert]")?.innerText === "1:18: parse error: unexpected end of input"`)
+		p.await(`document.querySelector("#query .said [role=alert]")?.innerText === "Line 1, column 18: unexpected end of input"`)
 		p.awaitNoOffer()
 		p.checkContrast(look)
 		p.shoot("format-error-" + look)

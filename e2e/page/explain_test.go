@@ -139,7 +139,7 @@ func TestPageExplainTree(t *testing.T) {
 			t.Fatalf("the tree is %q, want %q", shape, want)
 		}
 		for i, want := range map[int]string{
-			1: "Evaluated by Prometheus' engine over the streamed part below, because histogram_quantile is no function that streams.",
+			1: "Evaluated by Prometheus' engine over the streamed part below, because histogram_quantile cannot be streamed.",
 			3: "Evaluated while series are read: sum by (code) of rate.",
 			4: "Evaluated while series are read, as part of the node above.",
 		} {
@@ -183,7 +183,7 @@ func TestPageExplainError(t *testing.T) {
 	p.eachLook(func(look string) {
 		p.expect("/api/v1/explain", http.StatusBadRequest)
 		p.open("tab", "explain", "expr", "sum(page_gauge)\n  + rate(page_gauge)")
-		if alerts := p.texts("[role=alert]"); len(alerts) != 1 || !strings.Contains(alerts[0], "2:10: parse error") {
+		if alerts := p.texts("[role=alert]"); len(alerts) != 1 || !strings.Contains(alerts[0], "Line 2, column 10: ") {
 			t.Errorf("the page says %q", alerts)
 		}
 		if got := p.texts("pre"); len(got) != 1 || got[0] != "  + rate(page_gauge)\n         ^" {

@@ -267,7 +267,7 @@ func TestPageExplore(t *testing.T) {
 	p.open("tab", "explore", "metric", "shop_http_requests_total", "fold", "each")
 	p.wantExplored([]string{"rate(shop_http_requests_total[5m])"}, 6)
 	p.open("tab", "explore", "metric", "nothing")
-	if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end time.") {
+	if got := p.texts(".metric p"); !slices.Contains(got, "No such metric around the end of this range.") {
 		t.Errorf("of a metric that is not there the page says %q", got)
 	}
 	p.expect("/api/v1/metric_names", 400)
@@ -415,7 +415,7 @@ func TestPageExploreMissing(t *testing.T) {
 	}
 	p.eachLook(func(look string) {
 		p.open("tab", "explore", "metric", "wait_seconds")
-		if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end time.") {
+		if got := p.texts(".metric p"); !slices.Contains(got, "No such metric around the end of this range.") {
 			t.Errorf("%s: the page says %q", look, got)
 		}
 		if got := p.texts(".metric table, .metric .facts"); len(got) > 0 && strings.Join(got, "") != "" {

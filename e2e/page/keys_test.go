@@ -51,7 +51,7 @@ func TestPageKeys(t *testing.T) {
 	}
 
 	for _, tab := range evaluate[[]string](p, `[...document.querySelectorAll("nav a")].map((a) => a.dataset.tab)`) {
-		letter := map[string]string{"query": "q", "explore": "e", "latest": "l", "cardinality": "c", "explain": "x", "status": "s"}[tab]
+		letter := map[string]string{"query": "q", "explore": "e", "latest": "l", "cardinality": "c", "explain": "x", "rules": "r", "status": "s"}[tab]
 		p.focusMain()
 		p.press("g" + letter)
 		p.await(fmt.Sprintf(`new URLSearchParams(location.search).get("tab") === %q`, tab))
@@ -68,7 +68,7 @@ func TestPageKeysLeave(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, startPaged(t))
 	for tab, field := range map[string]string{
-		"explore": "#explore [name=search]", "latest": "#latest [name=filter]", "cardinality": "#cardinality [name=focus]",
+		"explore": "#explore [name=search]", "latest": "#latest [name=filter]", "cardinality": "#cardinality [name=focus]", "rules": "#rules [name=filter]",
 	} {
 		p.open("tab", tab)
 		evaluate[bool](p, fmt.Sprintf(`(() => { document.querySelector(%q).focus(); return true })()`, field))

@@ -148,7 +148,7 @@ func TestPageLetters(t *testing.T) {
 	}
 	p.expect("/api/v1/query_range", 400)
 	p.openAll(append(slices.Clone(link), "expr", "sum(draw_debt", "expr", "draw_used_bytes")...)
-	if rows, alerts := p.rows(0), p.texts("[role=alert]"); len(rows) != 1 || len(alerts) != 1 || !strings.Contains(alerts[0], "parse error") {
+	if rows, alerts := p.rows(0), p.texts("[role=alert]"); len(rows) != 1 || len(alerts) != 1 || !strings.Contains(alerts[0], "Line 1, column ") {
 		t.Errorf("beside an error the list has %q, and the page says %q", rows, alerts)
 	}
 }

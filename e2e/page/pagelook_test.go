@@ -39,6 +39,7 @@ func pageViews() []pageView {
 		{"cardinality", []string{"tab", "cardinality"}, ""},
 		{"explain", []string{"tab", "explain", "selector", `page_gauge{instance=~".+"}`}, ""},
 		{"expression", []string{"tab", "explain", "expr", `histogram_quantile(0.9, sum by (le) (rate(page_gauge{instance=~".+"}[5m])))`}, ""},
+		{"rules", []string{"tab", "rules"}, ""},
 		{"status", []string{"tab", "status"}, ""},
 		{"stacked", []string{"expr", "page_gauge", "view", "graph", "mode", "stacked"}, ""},
 		{"heatmap", []string{"expr", "page_seconds", "view", "graph", "range", "900"}, ""},
@@ -405,7 +406,7 @@ func (p *browserPage) checkFits(what string, width int64) {
 // TestPagePlaceholders wants all of a placeholder to be seen, also what is below the line.
 func TestPagePlaceholders(t *testing.T) {
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
-	for _, tab := range []string{"explore", "latest", "cardinality"} {
+	for _, tab := range []string{"explore", "latest", "cardinality", "rules"} {
 		p.open("tab", tab)
 		ink := func(text string) (dark int) {
 			t.Helper()

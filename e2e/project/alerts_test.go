@@ -56,6 +56,7 @@ func promtool(t testing.TB, args ...string) {
 func TestRules(t *testing.T) {
 	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", ruleFile("rules.yml"), ruleFile("alerts.yml"))
 	promtool(t, "test", "rules", ruleFile("alerts_test.yml"))
+	promtool(t, "test", "rules", filepath.Join(harness.ModuleRoot, "remote", "rules", "testdata", "alerts_test.yml")) // which remote/rules runs, too
 }
 
 // ruleTests is the part of promtool's format that the tests read.

@@ -14,7 +14,7 @@ const (
 
 // boards are those of deploy/grafana/dashboards.
 func boards() []board {
-	return []board{overviewBoard(), writeBoard(), readBoard(), storageBoard(), bigtableBoard(), tenantsBoard()}
+	return []board{overviewBoard(), writeBoard(), readBoard(), storageBoard(), bigtableBoard(), tenantsBoard(), rulesBoard()}
 }
 
 func overviewBoard() board {
@@ -302,6 +302,43 @@ func tenantsBoard() board {
 		{"Dropped tenants", []panel{
 			{title: "Failures to remove rows", unit: count, description: "Attempts in an hour, which are repeated.", queries: []boardQuery{
 				q(`increase(adapter_tenant_removal_failures_total{$a}[1h])`, "{{instance}}")}},
+		}},
+	}}
+}
+
+func rulesBoard() board {
+	return board{name: "rules", title: "Rules", sections: []section{
+		{"Now", []panel{
+			{title: "Adapters that evaluate", kind: "stat", unit: noUnit, description: "One of each store, or of each tenant, by a lease.", queries: []boardQuery{
+				q(`sum(adapter_rules_evaluating{$a})`, "adapters")}},
+			{title: "Groups", kind: "stat", unit: noUnit, description: "Groups of rules that are evaluated.", queries: []boardQuery{
+				q(`count(prometheus_rule_group_interval_seconds{$a})`, "groups")}},
+			{title: "Behind", kind: "stat", unit: seconds, description: "What is due and not recorded, of the group that has most of it.", queries: []boardQuery{
+				q(`max(adapter_rules_behind_seconds{$a})`, "behind")}},
+			{title: "Alerts waiting", kind: "stat", unit: noUnit, description: "Alerts that are not sent to Alertmanagers yet.", queries: []boardQuery{
+				q(`sum(prometheus_notifications_queue_length{$a})`, "alerts")}},
+		}},
+		{"Recording rules", []panel{
+			{title: "Groups behind", unit: seconds, description: "What is due and not recorded.", queries: []boardQuery{
+				q(`max by (tenant, rule_group) (adapter_rules_behind_seconds{$a})`, "{{tenant}} {{rule_group}}")}},
+			{title: "Steps recorded", unit: perSecond, description: "Steps that were evaluated and stored; more than one an interval where a group catches up.", queries: []boardQuery{
+				q(`sum by (tenant, rule_group) (rate(adapter_rules_recorded_steps_total{$a}[$__rate_interval]))`, "{{tenant}} {{rule_group}}")}},
+			{title: "Failures", unit: perSecond, description: "Of an expression: its step is skipped. Of the store: it is repeated.", queries: []boardQuery{
+				q(`sum by (tenant, rule_group, reason) (rate(adapter_rules_failures_total{$a}[$__rate_interval]))`, "{{tenant}} {{rule_group}} {{reason}}")}},
+			{title: "Corrected after late samples", unit: perSecond, queries: []boardQuery{
+				q(`sum by (tenant) (rate(adapter_rules_reevaluated_steps_total{$a}[$__rate_interval]))`, "{{tenant}} steps evaluated anew"),
+				q(`sum by (tenant) (rate(adapter_rules_corrected_samples_total{$a}[$__rate_interval]))`, "{{tenant}} samples corrected")}},
+		}},
+		{"Evaluations and alerts", []panel{
+			{title: "Duration of evaluations, of the interval", unit: ratio, description: "Of a group's alerting rules. Above 1 evaluations are missed.", queries: []boardQuery{
+				q(`max by (tenant, rule_group) (prometheus_rule_group_last_duration_seconds{$a} / prometheus_rule_group_interval_seconds{$a})`, "{{tenant}} {{rule_group}}")}},
+			{title: "Evaluations missed or failed", unit: perSecond, queries: []boardQuery{
+				q(`sum by (tenant, rule_group) (rate(prometheus_rule_evaluation_failures_total{$a}[$__rate_interval]))`, "{{tenant}} {{rule_group}} failed"),
+				q(`sum by (tenant, rule_group) (rate(prometheus_rule_group_iterations_missed_total{$a}[$__rate_interval]))`, "{{tenant}} {{rule_group}} missed")}},
+			{title: "Alerts sent", unit: perSecond, description: "To each Alertmanager, and those that were dropped or whose request failed.", queries: []boardQuery{
+				q(`sum by (alertmanager) (rate(prometheus_notifications_sent_total{$a}[$__rate_interval]))`, "{{alertmanager}} sent"),
+				q(`sum(rate(prometheus_notifications_dropped_total{$a}[$__rate_interval]))`, "dropped"),
+				q(`sum by (alertmanager) (rate(prometheus_notifications_errors_total{$a}[$__rate_interval]))`, "{{alertmanager}} failed")}},
 		}},
 	}}
 }

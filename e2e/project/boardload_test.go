@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -25,6 +26,18 @@ overrides:
   long: {max_label_value_length: 3, track: [max_label_value_length]}
 `
 
+// loadRules are those of tenant small. One fails, and alerts go to an Alertmanager that refuses them.
+const loadRules = `
+groups:
+- name: load
+  interval: 1s
+  query_offset: 0s
+  rules:
+  - {record: "load:count", expr: count(load)}
+  - {record: "load:wrong", expr: "load * on () load"}
+  - {alert: Load, expr: "load > 0"}
+`
+
 // startLoaded starts an adapter that stores its own metrics each second. If b is for Bigtable it is one on Google's fake, otherwise one on an
 // embedded store with tenants, limits and HA pairs.
 func startLoaded(t testing.TB, onBigtable bool, args ...string) *harness.Adapter {
@@ -37,7 +50,13 @@ func startLoaded(t testing.TB, onBigtable bool, args ...string) *harness.Adapter
 	if err := os.WriteFile(path, []byte(loadLimits), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append(args, "--tenancy", "--tenancy.create", "--limits.file="+path, "--retention.resolution-raw=90d",
+	rules := filepath.Join(t.TempDir(), "rules.yml")
+	if err := os.WriteFile(rules, []byte(loadRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	alertmanager := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(alertmanager.Close)
+	args = append(args, "--tenancy", "--tenancy.create", "--limits.file="+path, "--rules.file=small:"+rules, "--rules.reevaluate=5s", "--alertmanager.url="+alertmanager.URL, "--retention.resolution-raw=90d",
 		"--ha.cluster-label=cluster", "--ha.replica-label=__replica__")
 	return harness.StartAdapter(t, harness.Embedded(t), args...)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -391,17 +390,6 @@ func (c *cluster) args(t testing.TB, container corev1.Container) []string {
 	return all
 }
 
-// freeAddress returns an address of this host that is free now.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // TestKubernetesRuns runs the adapter with the arguments of its container, but for addresses and directories, and asks it what the kubelet, Prometheus
 // and the job for snapshots ask.
 func TestKubernetesRuns(t *testing.T) {
@@ -410,7 +398,7 @@ func TestKubernetesRuns(t *testing.T) {
 			c := loadCluster(t, dir)
 			pods := c.workloads(t)
 			container := pods[0].pod.Spec.Containers[0]
-			operators, data := freeAddress(t), t.TempDir()
+			operators, data := harness.FreeAddress(t), t.TempDir()
 			for _, p := range container.Ports {
 				flag := map[string]string{"http": "--web.listen-address", "operators": "--web.admin-listen-address"}[p.Name]
 				if want := fmt.Sprintf("%s=:%d", flag, p.ContainerPort); !slices.Contains(container.Args, want) {

@@ -79,7 +79,7 @@ func TestSystemd(t *testing.T) {
 			admin = address
 		}
 	}
-	operators, data, backup := freeAddress(t), t.TempDir(), t.TempDir()
+	operators, data, backup := harness.FreeAddress(t), t.TempDir(), t.TempDir()
 	args := without(t, service.command(t), "--web.listen-address=")
 	args = append(without(t, without(t, args, "--web.admin-listen-address="), storeFlag), "--web.admin-listen-address="+operators, "--storage.path="+data)
 	a := harness.StartWithFlags(t, harness.Backend{Args: args})

@@ -37,6 +37,7 @@ type estimated struct {
 // TestEstimate compares what adapter estimate says of a Prometheus with what adapters count
 // that the same Prometheus writes to: for each sample and each series, not for a time.
 func TestEstimate(t *testing.T) {
+	t.Parallel()
 	const samples = 80 // of each series, before the estimate
 	direct := harness.StartAdapter(t, harness.InProcess(t), "--current.flush-interval=24h", "--no-seal.enabled")
 	b := harness.InProcess(t)

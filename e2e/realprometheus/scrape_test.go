@@ -25,6 +25,7 @@ import (
 // empty Prometheus that reads from the adapter. Then the adapters are restarted
 // while Prometheus goes on.
 func TestPrometheus(t *testing.T) {
+	t.Parallel()
 	receivers := startReceivers(t)
 	writer := harness.StartPrometheus(t, "--enable-feature=exemplar-storage,metadata-wal-records,st-storage")
 	c := &comparison{writer: writer, reader: harness.StartPrometheus(t), mint: harness.NowMillis()}

@@ -1,3 +1,3 @@
-// Package rules tests recording and alerting rules as the adapter evaluates them, with Alertmanagers that note what they get. That what is
-// recorded is what Prometheus records is tested in remote/rules.
+// Package rules tests recording and alerting rules as the adapter evaluates them, with Alertmanagers that note what they get. That it
+// records what Prometheus records is tested in remote/rules, and beside a running Prometheus in e2e/realprometheus.
 package rules

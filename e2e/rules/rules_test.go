@@ -171,7 +171,8 @@ func (r *rig) wantNoGap(a *harness.Adapter, since int64, value string) {
 // TestRules: a new rule begins in the past, nothing is missing after kill -9 and a time without an adapter, an alert fires after its time and not before, is not sent
 // again as a new one after a restart, and ends. Files that change are loaded, and wrong ones refused.
 func TestRules(t *testing.T) {
-	for name, b := range map[string]harness.Backend{"embedded": harness.Embedded(t), "bigtable": harness.Emulator(t)} {
+	t.Parallel()
+	for name, b := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -263,14 +264,16 @@ func (r *rig) activeSince(a *harness.Adapter) string {
 	return answer.Data.Alerts[0].ActiveAt.Truncate(time.Second).String() // ALERTS_FOR_STATE has seconds
 }
 
-// TestOneEvaluates: of two adapters one evaluates. When it ends the other one does at once, and the alert goes on as it was.
+// TestOneEvaluates: of two adapters one evaluates. When it ends the other one does at once, and when that is killed, the first does a minute later. Nothing is missing,
+// and the alert goes on as it was.
 func TestOneEvaluates(t *testing.T) {
+	t.Parallel()
 	b := harness.Emulator(t)
 	r := newRig(t)
 	r.write(fmt.Sprintf(ruleFile, "1m"))
 	args := append(r.args, "--rules.query-offset=0s", "--index.refresh=1s")
 	first := harness.StartAdapter(t, b, args...)
-	r.send(first, harness.NowMillis()-120_000, harness.NowMillis()+120_000, 60)
+	r.send(first, harness.NowMillis()-120_000, harness.NowMillis()+400_000, 60)
 	harness.Eventually(t, "the alert fires", func() error {
 		if since := r.activeSince(first); strings.HasPrefix(since, "[") {
 			return errors.New(since)
@@ -286,22 +289,33 @@ func TestOneEvaluates(t *testing.T) {
 		t.Errorf("the other one does not list the rules: %s", data)
 	}
 	active := r.activeSince(first)
-	n, _ := r.am.count("High a")
-	first.Terminate(t)
-	harness.Eventually(t, "the other one evaluates", func() error {
-		if got := r.activeSince(second); got != active {
-			return fmt.Errorf("the alert is active since %s, want %s", got, active)
+	wantTakenOver := func(by *harness.Adapter) {
+		t.Helper()
+		n, _ := r.am.count("High a")
+		harness.Eventually(t, "the other one evaluates", func() error {
+			if got := r.activeSince(by); got != active {
+				return fmt.Errorf("the alert is active since %s, want %s", got, active)
+			}
+			return nil
+		})
+		r.wantNoGap(by, since, "120")
+		if more, ended := r.am.count("High a"); more-n > 3 || ended { // it is sent again each minute, and after a change
+			t.Errorf("the alert is sent %d times around the change, and has ended: %t", more-n, ended)
 		}
-		return nil
-	})
-	r.wantNoGap(second, since, "120")
-	if more, _ := r.am.count("High a"); more-n > 3 { // it is sent again each minute, and after a change
-		t.Errorf("the alert is sent %d times around the change", more-n)
 	}
+	first.Terminate(t)
+	wantTakenOver(second)
+	first.Rerun(t)
+	if n := first.Metric(t, "adapter_rules_evaluating"); n != 0 {
+		t.Errorf("the first one evaluates beside the second")
+	}
+	second.Kill(t)
+	wantTakenOver(first)
 }
 
 // TestTenants: rules of a tenant see its samples alone, and what they record is its own.
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.write(strings.Replace(fmt.Sprintf(ruleFile, "1m"), "sum(load)", "count(load)", 1))
 	if code, output := harness.RunAdapter(t, harness.Embedded(t), "--tenancy", r.args[0]); code == 0 || !strings.Contains(output, "TENANT:PATTERN") {
@@ -338,6 +352,9 @@ func TestTenants(t *testing.T) {
 		}
 		return nil
 	})
+	if n := a.Metric(t, `adapter_rules_evaluating{tenant="a"}`); n != 1 {
+		t.Errorf("of tenant a %v adapters evaluate", n)
+	}
 	if got := get("b", "/api/v1/query?query=load:twice"); strings.Contains(got, "load:twice") {
 		t.Errorf("another tenant has it: %s", got)
 	}
@@ -346,5 +363,80 @@ func TestTenants(t *testing.T) {
 	}
 	if got := get("a", "/api/v1/rules?type=record"); !strings.Contains(got, "load:twice") || strings.Contains(got, "High") {
 		t.Errorf("the rules of the tenant: %s", got)
+	}
+}
+
+// stores are those that rules are tried on.
+func stores(t *testing.T) map[string]harness.Backend {
+	return map[string]harness.Backend{"embedded": harness.Embedded(t), "buffered": harness.WithBuffer(harness.Embedded(t), t.TempDir()), "bigtable": harness.Emulator(t)}
+}
+
+// TestLate: samples that come after a rule was recorded change what it has recorded, and what a rule records of that.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	for name, b := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.write(fmt.Sprintf(ruleFile, "2m"))
+			a := harness.StartAdapter(t, b, append(r.args, "--rules.query-offset=0s", "--rules.reevaluate=1m")...)
+			now := harness.NowMillis()
+			r.send(a, now-180_000, now+180_000, 60)
+			r.wantNoGap(a, now-60_000, "120")
+			s := harness.SeriesOf(labels.FromStrings("__name__", "load", "job", "late"), harness.PointAt(harness.NowMillis()-10_000, 5))
+			harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), s)
+			at := s.Points[0].T
+			harness.Eventually(t, "it is corrected", func() error {
+				for t, v := range r.points(a, `load:twice{team="a"}`, at-5000, at+5000) {
+					if want := map[bool]string{true: "130", false: "120"}[t >= at]; v != want {
+						return fmt.Errorf("%s at %d, want %s", v, t-at, want)
+					}
+				}
+				return nil
+			})
+			if n := a.Metric(t, fmt.Sprintf("adapter_rules_corrected_samples_total{rule_group=%q}", r.file+";g")); n < 10 {
+				t.Errorf("%v samples are corrected", n)
+			}
+		})
+	}
+}
+
+// TestBackfill: rules are recorded at earlier times by hand, after it was said what that stores, and once.
+func TestBackfill(t *testing.T) {
+	t.Parallel()
+	for name, b := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.write(strings.Replace(fmt.Sprintf(ruleFile, "1s"), "  # begin: 1s", "", 1))
+			a := harness.StartAdapter(t, b, append(r.args, "--rules.query-offset=0s", "--rules.reevaluate=0s", "--web.enable-admin-api")...)
+			now := harness.NowMillis()
+			r.send(a, now-900_000, now+180_000, 60)
+			harness.Eventually(t, "the rules are recorded", func() error {
+				if now := harness.NowMillis(); len(r.points(a, "load:twice", now-5000, now)) < 3 {
+					return errors.New("they are not")
+				}
+				return nil
+			})
+			command := func(args ...string) (int, string) {
+				return harness.RunCommand(t, harness.Backend{}, append([]string{"rules", "backfill", "--url=" + a.URL(""), "--start=" + harness.FormatSeconds(now-600_000)}, args...)...)
+			}
+			if code, output := command("--group=g", "--dry-run"); code != 0 || !strings.Contains(output, "nothing is stored") || !strings.Contains(output, "600 missing") {
+				t.Errorf("what it would do: %d, %s", code, output)
+			}
+			if found := r.points(a, "load:twice", now-600_000, now-60_000); len(found) > 0 {
+				t.Errorf("%d samples are there before", len(found))
+			}
+			if code, output := command("--group=g", "--yes"); code != 0 || !strings.Contains(output, "done: ") {
+				t.Errorf("it is recorded: %d, %s", code, output)
+			}
+			r.wantNoGap(a, now-600_000, "120")
+			if code, output := command("--group=g", "--end="+harness.FormatSeconds(now-1000)); code != 0 || !strings.Contains(output, "0 missing, 0 with another value") || !strings.Contains(output, "nothing is stored") {
+				t.Errorf("again: %d, %s", code, output)
+			}
+			if code, output := command("--group=h"); code == 0 || !strings.Contains(output, "no group h") || !strings.Contains(output, "rules.yml;g") {
+				t.Errorf("another group: %d, %s", code, output)
+			}
+		})
 	}
 }

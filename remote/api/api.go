@@ -15,6 +15,7 @@
 //	current.go      /api/v1/current, the current sample of every series
 //	status.go       /api/v1/status/adapter, what the adapter is and does
 //	usage.go        /api/v1/status/usage, what no query reads, and how near limits are
+//	backfill.go     recording rules at earlier times
 //	rules.go        rules, alerts, targets and Alertmanagers, of which there are none
 //	respond.go      the envelope of answers
 //	limited.go      which limit has refused a request
@@ -99,6 +100,8 @@ type Config struct {
 	Missing func(maxt int64) []error
 	// Admin deletes samples. Nil turns the requests for that off.
 	Admin Admin
+	// Backfill records rules of the tenant of a context at earlier times, and returns what it found. It may be nil.
+	Backfill func(ctx context.Context, asked Backfill) (any, error)
 	// Snapshots copies the store to directories in snapshots in DataDir. It may be nil, and is not used without Admin.
 	Snapshots Snapshots
 	// DataDir is the directory of the embedded store.
@@ -226,7 +229,7 @@ func New(cfg Config) (*API, error) {
 		a.mux.Handle(pattern, handler)
 	}
 	all := own()
-	all[cancelPattern] = (*API).serveCancel
+	all[cancelPattern], all[backfillPattern] = (*API).serveCancel, (*API).serveBackfill
 	for pattern, serve := range all {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }
 		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, request.Compressed(http.HandlerFunc(handler)))))
@@ -253,7 +256,7 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys(own())) }
 
 // AdminPatterns returns the requests of API that change what is stored, or end what others do.
-func AdminPatterns() []string { return append(adminPatterns(), cancelPattern) }
+func AdminPatterns() []string { return append(adminPatterns(), cancelPattern, backfillPattern) }
 
 // Memory bounds what the queries of a hold, and others that use it.
 func (a *API) Memory() *eval.Memory { return a.memory }

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/remote/engine/current"
 )
 
 // Days are the days of which samples are taken.
@@ -28,6 +30,14 @@ func (e *Engine) Rolled(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return e.cfg.Days.Released(), nil
+}
+
+// currentAge is how old samples of history are at most that CURRENT has.
+const currentAge = 24 * time.Hour
+
+// noteCurrent gives samples that are stored to CURRENT.
+func (e *Engine) noteCurrent(samples []bucketstore.Sample) {
+	e.current.Add(samples, make([]*current.Handle, len(samples)))
 }
 
 // HistoryRollups returns what writes rollups of samples up to Rolled, which are not kept themselves.
@@ -67,7 +77,8 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := backfill.Config{Bounds: bounds, From: func(ls labels.Labels) int64 {
+	// Series that are alive have a sample of the last day, which CURRENT has then. What ended before costs no mutations there.
+	cfg := backfill.Config{Bounds: bounds, Current: e.noteCurrent, CurrentFrom: e.cfg.Now().Add(-currentAge).UnixMilli(), From: func(ls labels.Labels) int64 {
 		before, _ := rules.Refused(ls)
 		return before
 	}}

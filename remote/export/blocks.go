@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 	"github.com/prometheus/prometheus/tsdb/index"
+	"github.com/prometheus/prometheus/tsdb/tombstones"
 
 	"github.com/promtable/promtable/bucketstore/durable"
 )
@@ -140,6 +142,10 @@ func (b *Blocks) write(ctx context.Context, start int64) (meta tsdb.BlockMeta, e
 	if err := writeIndex(ctx, filepath.Join(building, "index"), found); err != nil {
 		return meta, err
 	}
+	// Prometheus opens a block without this file, but takes no snapshot of it.
+	if _, err := tombstones.WriteFile(slog.New(slog.DiscardHandler), building, tombstones.NewMemTombstones()); err != nil {
+		return meta, err
+	}
 	text, err := json.MarshalIndent(meta, "", "\t")
 	if err != nil {
 		return meta, err
@@ -191,13 +197,16 @@ func (b *Blocks) writeChunks(ctx context.Context, meta *tsdb.BlockMeta, dir stri
 	return found, set.Err()
 }
 
+// floats are the encodings of chunks of floats.
+var floats = []chunkenc.Encoding{chunkenc.EncXOR, chunkenc.EncXOR2}
+
 // count counts the chunks of a series, and forgets their bytes.
 func count(s *tsdb.BlockStats, metas []chunks.Meta) {
 	s.NumSeries++
 	s.NumChunks += uint64(len(metas))
 	for i := range metas {
 		n := uint64(metas[i].Chunk.NumSamples())
-		if s.NumSamples += n; metas[i].Chunk.Encoding() == chunkenc.EncXOR {
+		if s.NumSamples += n; slices.Contains(floats, metas[i].Chunk.Encoding()) {
 			s.NumFloatSamples += n
 		} else {
 			s.NumHistogramSamples += n

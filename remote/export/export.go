@@ -5,6 +5,7 @@
 //	text.go    OpenMetrics
 //	pace.go    a limit on samples a second
 //	digest.go  what tells whether two stores have the same
+//	missing.go what one series lacks of another
 package export
 
 import (

@@ -364,6 +364,51 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// TestMissing: of one series those samples are missing in another at whose times that has none, whatever values it has.
+func TestMissing(t *testing.T) {
+	of := func(times ...int64) storage.ChunkSeries {
+		var samples []chunks.Sample
+		for _, at := range times {
+			samples = append(samples, sample{t: at, v: math.Float64frombits(0x7ff8000000000003 + uint64(at))})
+		}
+		meta, err := chunks.ChunkFromSamples(samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &storage.ChunkSeriesEntry{ChunkIteratorFn: func(chunks.Iterator) chunks.Iterator { return storage.NewListChunkSeriesIterator(meta) }}
+	}
+	for _, c := range []struct {
+		name       string
+		one, other storage.ChunkSeries
+		want       []int64
+	}{
+		{"no other", of(1, 3), nil, []int64{1, 3}},
+		{"the same", of(1, 3), of(1, 3), nil},
+		{"more", of(1, 3), of(0, 1, 2, 3, 4), nil},
+		{"a hole", of(1, 2, 3, 4, 5), of(1, 2, 5), []int64{3, 4}},
+		{"all after it", of(1, 2), of(3, 4), []int64{1, 2}},
+		{"all before it", of(3, 4), of(1, 2), []int64{3, 4}},
+		{"beside the range", of(0, 5, 11), of(0), []int64{5}},
+	} {
+		missing, n, err := export.Missing(c.one, c.other, 1, 10)
+		var got []int64
+		if missing != nil {
+			for it := missing.Iterator(nil); it.Next(); {
+				values := it.At().Chunk.Iterator(nil)
+				for values.Next() != chunkenc.ValNone {
+					at, v := values.At()
+					if got = append(got, at); math.Float64bits(v) != 0x7ff8000000000003+uint64(at) {
+						t.Errorf("%s: the value at %d is %x", c.name, at, math.Float64bits(v))
+					}
+				}
+			}
+		}
+		if err != nil || !slices.Equal(got, c.want) || n != int64(len(got)) {
+			t.Errorf("%s: %d missing, at %v, want %v: %v", c.name, n, got, c.want, err)
+		}
+	}
+}
+
 // TestContains: a series contains another if it has all of its samples in a range, bit for bit, whatever it has beside them.
 func TestContains(t *testing.T) {
 	of := func(samples ...chunks.Sample) storage.ChunkSeries {

@@ -39,20 +39,22 @@ const (
 // Client is a running adapter as a Target. A request that fails for a time is sent again.
 type Client struct {
 	url    string
-	header map[string]string
 	client *http.Client
 	// pause replaces the pause between two attempts in tests.
 	pause func(ctx context.Context, d time.Duration) error
 }
 
-// NewClient returns a client of the adapter at a URL such as http://localhost:9201, of which the import uses Path. Its requests have
-// these headers.
-func NewClient(base string, header map[string]string) *Client {
-	client := &http.Client{Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+// NewClient returns a client of the adapter at a URL such as http://localhost:9201, of which the import uses Path.
+func NewClient(s Server) (*Client, error) {
+	client, err := s.Client(requestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error {
 		// To follow most of them turns a POST into a GET, whose answer looks as if all were stored.
 		return http.ErrUseLastResponse
-	}}
-	return &Client{url: strings.TrimSuffix(base, "/") + Path, header: header, client: client, pause: bucketstore.Sleep}
+	}
+	return &Client{url: strings.TrimSuffix(s.URL, "/") + Path, client: client, pause: bucketstore.Sleep}, nil
 }
 
 // Close closes idle connections.
@@ -108,9 +110,6 @@ func (c *Client) try(ctx context.Context, method string, params url.Values, body
 	req, err := http.NewRequestWithContext(ctx, method, c.url+"?"+params.Encode(), bytes.NewReader(body))
 	if err != nil {
 		return false, err
-	}
-	for name, value := range c.header {
-		req.Header.Set(name, value)
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {

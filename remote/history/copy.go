@@ -11,6 +11,7 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -26,12 +27,12 @@ type CopyConfig struct {
 	Target    Target
 	// ID names source and selection, see Config.
 	ID string
-	// Same compares source and target in the times of a unit.
+	// Same compares source and target in the times of a unit. If it is nil they are the same where the target lacks nothing.
 	Same func(ctx context.Context, u Unit) (bool, error)
-	// Read returns the series of the target in a unit, sorted by labels, and Contains says whether one of them has all samples that the source has
-	// there: where they differ, only the series of which the target lacks samples are sent.
-	Read     func(ctx context.Context, u Unit) (storage.ChunkSeriesSet, error)
-	Contains func(target, source storage.ChunkSeries, u Unit) (bool, error)
+	// Read returns the series of the target in a unit, sorted by labels. Lacking returns what is to be sent of one of the source: what the target lacks,
+	// or nil if that is nothing. The target's is nil if it has no such series.
+	Read    func(ctx context.Context, u Unit) (storage.ChunkSeriesSet, error)
+	Lacking func(target, source storage.ChunkSeries, u Unit) (storage.ChunkSeries, error)
 	// Workers is how many units are compared at once. 0 is 1.
 	Workers int
 	// SamplesPerSecond bounds the rate at which each of them writes. 0 is no limit.
@@ -137,8 +138,12 @@ func (cfg *CopyConfig) copyUnit(ctx context.Context, u Unit) (c Copied, err erro
 // same compares, and tries again for a while: either side may be started anew.
 func (cfg *CopyConfig) same(ctx context.Context, u Unit) (isSame bool, err error) {
 	wait := firstPause
+	compare := cfg.Same
+	if compare == nil {
+		compare = cfg.lacksNothing
+	}
 	for n := 1; ; n++ {
-		if isSame, err = cfg.Same(ctx, u); err == nil || n == attempts || ctx.Err() != nil {
+		if isSame, err = compare(ctx, u); err == nil || n == attempts || ctx.Err() != nil {
 			break
 		}
 		level.Warn(cfg.Logger).Log("msg", "source and target could not be compared, trying again", "part", u, "pause", wait, "err", err)
@@ -153,7 +158,44 @@ func (cfg *CopyConfig) same(ctx context.Context, u Unit) (isSame bool, err error
 	return isSame, err
 }
 
-// lackingSource is a unit of the source of a copy, with the series of which the target lacks samples.
+// lacksNothing says whether the target lacks nothing in a unit.
+func (cfg *CopyConfig) lacksNothing(ctx context.Context, u Unit) (bool, error) {
+	r, err := lackingSource{cfg.Source, u, cfg}.Open(ctx, u)
+	if err != nil {
+		return false, err
+	}
+	isLacking := r.Next()
+	return !isLacking, errors.Join(r.Err(), r.Close())
+}
+
+// CountLacking returns of how many series the target lacks samples, each counted in each unit, and how many samples.
+func CountLacking(ctx context.Context, cfg CopyConfig) (series, samples int64, err error) {
+	units, _, err := unitsOf(cfg.Selection, grid{span: UnitSpan})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, u := range units {
+		r, err := lackingSource{cfg.Source, u, &cfg}.Open(ctx, u)
+		if err != nil {
+			return 0, 0, err
+		}
+		var it chunks.Iterator
+		for r.Next() {
+			series++
+			it = r.At().Iterator(it)
+			for it.Next() {
+				samples += int64(it.At().Chunk.NumSamples())
+			}
+			err = errors.Join(err, it.Err())
+		}
+		if err := errors.Join(err, r.Err(), r.Close()); err != nil {
+			return 0, 0, err
+		}
+	}
+	return series, samples, nil
+}
+
+// lackingSource is a unit of the source of a copy, with what the target lacks.
 type lackingSource struct {
 	Source
 	unit Unit
@@ -173,35 +215,41 @@ func (s lackingSource) Open(ctx context.Context, u Unit) (*Reading, error) {
 	}
 	r, err := s.Source.Open(ctx, u)
 	if err == nil {
-		r.ChunkSeriesSet = &lackingSet{ChunkSeriesSet: r.ChunkSeriesSet, target: target, hasTarget: target.Next(), contains: func(target, source storage.ChunkSeries) (bool, error) {
-			return s.cfg.Contains(target, source, u)
+		r.ChunkSeriesSet = &lackingSet{ChunkSeriesSet: r.ChunkSeriesSet, target: target, hasTarget: target.Next(), lacking: func(target, source storage.ChunkSeries) (storage.ChunkSeries, error) {
+			return s.cfg.Lacking(target, source, u)
 		}}
 	}
 	return r, err
 }
 
-// A lackingSet are the series of a source of which a target lacks samples. Both are sorted by labels.
+// A lackingSet is what a target lacks of the series of a source. Both are sorted by labels.
 type lackingSet struct {
 	storage.ChunkSeriesSet
 	target    storage.ChunkSeriesSet
 	hasTarget bool
-	contains  func(target, source storage.ChunkSeries) (bool, error)
+	lacking   func(target, source storage.ChunkSeries) (storage.ChunkSeries, error)
+	found     storage.ChunkSeries
 	err       error
 }
 
+// At implements storage.ChunkSeriesSet.
+func (s *lackingSet) At() storage.ChunkSeries { return s.found }
+
 func (s *lackingSet) Next() bool {
 	for s.err == nil && s.ChunkSeriesSet.Next() {
-		one := s.At()
+		one := s.ChunkSeriesSet.At()
 		for s.hasTarget && labels.Compare(s.target.At().Labels(), one.Labels()) < 0 {
 			s.hasTarget = s.target.Next()
 		}
-		if !s.hasTarget || !labels.Equal(s.target.At().Labels(), one.Labels()) {
-			return true
+		var target storage.ChunkSeries
+		if s.hasTarget && labels.Equal(s.target.At().Labels(), one.Labels()) {
+			target = s.target.At()
 		}
-		isThere, err := s.contains(s.target.At(), one)
+		found, err := s.lacking(target, one)
 		if err != nil {
 			s.err = fmt.Errorf("compare %s: %w", one.Labels(), err)
-		} else if !isThere {
+		} else if found != nil {
+			s.found = found
 			return true
 		}
 	}

@@ -48,7 +48,7 @@ func TestCopyRolled(t *testing.T) {
 			}
 		}))
 		sel := Selection{Mint: start, Maxt: start + UnitSpan}
-		source, err := NewRemoteRead(server.URL, nil, sel)
+		source, err := NewRemoteRead(Server{URL: server.URL}, sel)
 		if err != nil {
 			t.Fatal(err)
 		}

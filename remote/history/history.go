@@ -9,6 +9,8 @@
 //	RemoteRead    a server with remote read                 remoteread.go
 //	Joined        whole series of remote read               joined.go
 //	VictoriaMetrics  its export of JSON lines               victoria.go
+//	Copy          what a target lacks of a source           copy.go
+//	Server        how a server is asked                     server.go
 //	Store         the target in this process                store.go
 //	Client        a running adapter as a target             client.go
 //	Handler       what it answers there                     handler.go

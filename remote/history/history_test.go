@@ -178,7 +178,7 @@ func TestVictoriaMetrics(t *testing.T) {
 	}))
 	defer server.Close()
 	s := newStore(t)
-	source := NewVictoriaMetrics(server.URL+"/", map[string]string{"X": "y"}, all())
+	source := mustVictoria(t, Server{URL: server.URL + "/", Headers: map[string]string{"X": "y"}}, all())
 	defer source.Close()
 	p, pauses, err := run(t, source, s)
 	if err != nil || p.Units != 3 || p.Finished != 3 || p.Samples != 7 || p.Read != 7 {
@@ -212,7 +212,7 @@ func TestSourceDies(t *testing.T) {
 	}))
 	defer server.Close()
 	s := newStore(t)
-	source := NewVictoriaMetrics(server.URL, nil, all())
+	source := mustVictoria(t, Server{URL: server.URL}, all())
 	defer source.Close()
 	dead.Store(true)
 	if p, pauses, err := run(t, source, s); err == nil || p.Finished > 1 || len(pauses.pauses) < attempts-1 {
@@ -232,7 +232,10 @@ func serve(t *testing.T, s *Store, wrap func(http.Handler) http.Handler) *Client
 	t.Helper()
 	server := httptest.NewServer(wrap(NewHandler(func(context.Context) (*Store, error) { return s, nil }, request.NewResponder(log.NewNopLogger(), now))))
 	t.Cleanup(server.Close)
-	c := NewClient(server.URL, nil)
+	c, err := NewClient(Server{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(c.Close)
 	c.pause = new(noPause).pause
 	return c
@@ -549,7 +552,7 @@ func TestNoNames(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	source := NewVictoriaMetrics(server.URL, nil, Selection{Mint: start, Maxt: start + 3*UnitSpan - 1})
+	source := mustVictoria(t, Server{URL: server.URL}, Selection{Mint: start, Maxt: start + 3*UnitSpan - 1})
 	p, _, err := run(t, source, newStore(t))
 	if err := errors.Join(err, source.Close()); err != nil || p.Refused != 1 {
 		t.Errorf("%+v, %v", p, err)
@@ -906,4 +909,13 @@ func TestDamagedIndex(t *testing.T) {
 	if salvagedSome < 20 {
 		t.Errorf("of %d damaged blocks something is stored", salvagedSome)
 	}
+}
+
+func mustVictoria(t *testing.T, s Server, sel Selection) *VictoriaMetrics {
+	t.Helper()
+	v, err := NewVictoriaMetrics(s, sel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

@@ -42,7 +42,7 @@ func TestJoined(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	source, err := NewRemoteRead(server.URL, nil, all())
+	source, err := NewRemoteRead(Server{URL: server.URL}, all())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,15 +29,15 @@ type RemoteRead struct {
 	sel    Selection
 }
 
-// NewRemoteRead returns the server whose remote read is at a URL, such as http://localhost:9090/api/v1/read. Requests have these headers.
-func NewRemoteRead(at string, headers map[string]string, sel Selection) (*RemoteRead, error) {
-	u, err := url.Parse(at)
+// NewRemoteRead returns the server whose remote read is at a URL, such as http://localhost:9090/api/v1/read.
+func NewRemoteRead(s Server, sel Selection) (*RemoteRead, error) {
+	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil, err
 	}
 	client, err := remote.NewReadClient("import", &remote.ClientConfig{
-		URL: &configutil.URL{URL: u}, Timeout: model.Duration(readTimeout), Headers: headers, ChunkedReadLimit: config.DefaultChunkedReadLimit,
-		HTTPClientConfig: configutil.HTTPClientConfig{FollowRedirects: true},
+		URL: &configutil.URL{URL: u}, Timeout: model.Duration(readTimeout), Headers: s.Headers, ChunkedReadLimit: config.DefaultChunkedReadLimit,
+		HTTPClientConfig: s.HTTP,
 	})
 	return &RemoteRead{client, sel}, err
 }

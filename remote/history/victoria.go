@@ -21,15 +21,15 @@ import (
 
 // VictoriaMetrics is a server with /api/v1/export of VictoriaMetrics, which answers with a line of JSON for each series.
 type VictoriaMetrics struct {
-	url     string
-	headers map[string]string
-	sel     Selection
-	client  *http.Client
+	url    string
+	sel    Selection
+	client *http.Client
 }
 
-// NewVictoriaMetrics returns the server at a URL, such as http://localhost:8428. Requests have these headers.
-func NewVictoriaMetrics(base string, headers map[string]string, sel Selection) *VictoriaMetrics {
-	return &VictoriaMetrics{strings.TrimSuffix(base, "/") + "/api/v1/export", headers, sel, &http.Client{Timeout: readTimeout}}
+// NewVictoriaMetrics returns the server at a URL, such as http://localhost:8428.
+func NewVictoriaMetrics(s Server, sel Selection) (*VictoriaMetrics, error) {
+	client, err := s.Client(readTimeout)
+	return &VictoriaMetrics{strings.TrimSuffix(s.URL, "/") + "/api/v1/export", sel, client}, err
 }
 
 // Parallel implements Source.
@@ -63,9 +63,6 @@ func (v *VictoriaMetrics) Open(ctx context.Context, u Unit) (*Reading, error) {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	for name, text := range v.headers {
-		req.Header.Set(name, text)
-	}
 	resp, err := v.client.Do(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // the status tells enough

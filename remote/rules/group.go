@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	// maxSteps is how many steps a rule is evaluated at by one query.
+	// maxSteps is how many steps a rule is evaluated at by one query at most.
 	maxSteps = 200
 	// appendSeries is how many series of results are stored at once.
 	appendSeries = 1000
@@ -37,8 +38,8 @@ type recording struct {
 	labels         labels.Labels
 	// begin is the time before the first step of a new rule.
 	begin int64
-	// done is the time of the last step that is stored, in milliseconds, 0 if that is not known yet.
-	done int64
+	// done is the time of the last step that is stored, in milliseconds, 0 if that is not known yet, and since that of the one before the first.
+	done, since int64
 	// ok is the time of the last step that has not failed, and previous what it had. That is nil before this process has evaluated the rule.
 	ok       int64
 	previous promql.Vector
@@ -70,6 +71,7 @@ type group struct {
 	// stepwise says that a rule may read what it, or a later one, has recorded: then all rules are evaluated step by step.
 	stepwise bool
 	cell     meta.Cell
+	late     *lateSteps
 	// restorable says that the state of alerts could be read.
 	restorable bool
 
@@ -86,6 +88,7 @@ func newGroup(r *Runner, of *rules.Group, begins map[ruleKey]int64) *group {
 	g := &group{
 		runner: r, of: of, key: rules.GroupKey(of.File(), of.Name()), name: of.Name(), step: of.Interval().Milliseconds(),
 		results: make(map[string]result), names: make(map[string]bool), advanced: make(chan struct{}),
+		late: newLateSteps(r.cfg.Lookback),
 	}
 	for i, rule := range of.Rules() {
 		if rule, ok := rule.(*rules.RecordingRule); ok {
@@ -94,6 +97,7 @@ func newGroup(r *Runner, of *rules.Group, begins map[ruleKey]int64) *group {
 			g.stepwise = g.stepwise || g.readsLater(rule.Query(), i)
 			g.recordings, g.ids = append(g.recordings, made), append(g.ids, made.id)
 			g.names[made.name] = true
+			g.late.widen(rule.Query(), r.cfg.Lookback)
 		}
 	}
 	g.made = slices.Clone(g.recordings)
@@ -145,6 +149,7 @@ func (g *group) inherit(before *group) {
 func (g *group) start(ctx context.Context) {
 	ctx, g.end = context.WithCancel(ctx)
 	if len(g.ids) > 0 {
+		g.runner.metrics.add(g.key)
 		g.running.Go(func() { g.run(ctx) })
 	}
 }
@@ -154,6 +159,7 @@ func (g *group) stop() {
 		g.end()
 	}
 	g.running.Wait()
+	g.runner.metrics.remove(g.key)
 }
 
 // timeOf returns the time of samples of the last step at a time or before it, in milliseconds.
@@ -176,11 +182,14 @@ func (g *group) run(ctx context.Context) {
 		if err == nil {
 			g.runner.metrics.behind.WithLabelValues(g.key).Set(max(0, float64(due-g.first()+g.step)/1000))
 			if g.first() > due {
-				next := time.UnixMilli(g.first()).Add(g.of.QueryOffset()).Sub(now)
-				_ = bucketstore.Sleep(ctx, min(max(next, time.Millisecond), g.of.Interval()))
-				continue
+				if err = g.correctLate(ctx); err == nil {
+					next := time.UnixMilli(g.first()).Add(g.of.QueryOffset()).Sub(g.runner.cfg.Now())
+					_ = bucketstore.Sleep(ctx, min(max(next, time.Millisecond), g.of.Interval()))
+					continue
+				}
+			} else {
+				err = g.advance(ctx, due)
 			}
-			err = g.advance(ctx, due)
 		}
 		if err == nil || ctx.Err() != nil {
 			continue
@@ -201,14 +210,17 @@ func (g *group) begin(ctx context.Context) error {
 	now := g.runner.cfg.Now()
 	for i := range g.recordings {
 		rule := &g.recordings[i]
-		if rule.done != 0 {
-			continue
+		if rule.done == 0 {
+			rule.done = g.timeOf(now)
+			if rule.begin > 0 && rule.begin < now.UnixMilli() {
+				rule.done = g.timeOf(time.UnixMilli(rule.begin))
+			}
+			rule.since = rule.done
 		}
-		rule.done = g.timeOf(now)
-		if rule.begin > 0 && rule.begin < now.UnixMilli() {
-			rule.done = g.timeOf(time.UnixMilli(rule.begin))
-		}
+		g.runner.evaluates(g, rule.done)
 	}
+	// Of samples that came late to another process, or to one that has ended, this one does not know.
+	g.late.add(math.MinInt64, math.MaxInt64, g.runner.cfg.Reevaluate)
 	return nil
 }
 
@@ -217,13 +229,18 @@ func (g *group) first() int64 {
 	return slices.MinFunc(g.recordings, func(a, b recording) int { return cmp.Compare(a.done, b.done) }).done + g.step
 }
 
+// querySteps is how many steps a rule is evaluated at by one query.
+func (g *group) querySteps() int64 {
+	if g.stepwise {
+		return 1
+	}
+	return maxSteps
+}
+
 // advance records the next steps, up to the one that is due last.
 func (g *group) advance(ctx context.Context, due int64) error {
-	steps := int64(maxSteps)
-	if g.stepwise {
-		steps = 1
-	}
-	end := min(due, g.first()+(steps-1)*g.step)
+	end := min(due, g.first()+(g.querySteps()-1)*g.step)
+	g.runner.evaluates(g, end)
 	next := slices.Clone(g.recordings)
 	for i := range g.recordings {
 		rule := &g.recordings[i]

@@ -25,6 +25,23 @@ type stepValue struct {
 	h     *histogram.FloatHistogram // nil if it is a float
 }
 
+// equals says whether two values are the same to the bit.
+func (v stepValue) equals(o stepValue) bool {
+	if v.isSet != o.isSet || (v.h == nil) != (o.h == nil) {
+		return false
+	}
+	if v.h != nil {
+		return sameHistogram(v.h, o.h)
+	}
+	return math.Float64bits(v.f) == math.Float64bits(o.f)
+}
+
+// sameHistogram compares without buckets that are empty at the ends of spans: those come and go in chunks.
+func sameHistogram(a, b *histogram.FloatHistogram) bool {
+	isGauge := func(h *histogram.FloatHistogram) bool { return h.CounterResetHint == histogram.GaugeType }
+	return isGauge(a) == isGauge(b) && a.Copy().Compact(0).Equals(b.Copy().Compact(0))
+}
+
 // An output is a series that a rule records, with its values at the steps of an evaluation. wasThere says that it was there before.
 type output struct {
 	labels   labels.Labels
@@ -50,19 +67,8 @@ type evaluation struct {
 // evaluate evaluates a rule at all steps from one to another, in milliseconds, and returns what is to be stored, and the rule after that. An error is the
 // store's; steps at which the expression fails have no samples.
 func (g *group) evaluate(ctx context.Context, rule *recording, start, end int64) (out []ingest.Series, next *recording, err error) {
-	previous := rule.previous
-	if previous == nil && rule.ok > 0 { // this process has not evaluated it yet
-		before := newEvaluation(g, rule, rule.ok, rule.ok)
-		if err := before.run(ctx); err != nil {
-			return nil, nil, err
-		}
-		previous = before.vector(0)
-	}
-	e := newEvaluation(g, rule, start, end)
-	for _, s := range previous {
-		e.output(s.Metric).wasThere = true
-	}
-	if err := e.run(ctx); err != nil {
+	e, previous, err := g.evaluation(ctx, rule, start, end)
+	if err != nil {
 		return nil, nil, err
 	}
 	e.tell()
@@ -77,7 +83,24 @@ func (g *group) evaluate(ctx context.Context, rule *recording, start, end int64)
 	if made.result.err == nil {
 		made.result.vector = made.previous
 	}
-	return e.series(), &made, nil
+	return e.series(nil, &Difference{}), &made, nil
+}
+
+// evaluation returns what a rule has at all steps from one to another, and what it had before.
+func (g *group) evaluation(ctx context.Context, rule *recording, start, end int64) (e *evaluation, previous promql.Vector, err error) {
+	previous = rule.previous
+	if previous == nil && rule.ok > 0 { // this process has not evaluated it yet
+		before := newEvaluation(g, rule, rule.ok, rule.ok)
+		if err := before.run(ctx); err != nil {
+			return nil, nil, err
+		}
+		previous = before.vector(0)
+	}
+	e = newEvaluation(g, rule, start, end)
+	for _, s := range previous {
+		e.output(s.Metric).wasThere = true
+	}
+	return e, previous, e.run(ctx)
 }
 
 func newEvaluation(g *group, rule *recording, start, end int64) *evaluation {
@@ -141,7 +164,7 @@ func (e *evaluation) query(ctx context.Context, from, to int64) error {
 	step := time.Duration(e.group.step) * time.Millisecond
 	source := cfg.Queryable
 	if e.group.stepwise {
-		source = &beforeStep{source, from, e.group.recordings[e.rule.position:]}
+		source = &beforeStep{source, from, e.group.made[e.rule.position:]}
 	}
 	q, err := cfg.Engine.NewRangeQuery(ctx, source, nil, e.rule.expr, time.UnixMilli(from), time.UnixMilli(to), step)
 	if err != nil {
@@ -203,26 +226,40 @@ func (e *evaluation) limit() {
 	}
 }
 
-// series returns what is to be stored: the values, and a marker of staleness where a series ends.
-func (e *evaluation) series() (all []ingest.Series) {
-	stale := math.Float64frombits(value.StaleNaN)
+// series returns what is to be stored, and is not, and counts it: the values, and a marker of staleness where a series ends, or where one has a value that it
+// should not have. stored has values by the bytes of the labels and by time; it may be nil.
+func (e *evaluation) series(stored map[string]map[int64]stepValue, d *Difference) (all []ingest.Series) {
+	stale := stepValue{isSet: true, f: math.Float64frombits(value.StaleNaN)}
 	for _, o := range e.outputs {
-		s := ingest.Series{Labels: o.labels}
+		s, found := ingest.Series{Labels: o.labels}, stored[string(o.labels.Bytes(nil))]
 		isThere := o.wasThere // at the last step that has not failed
 		for i, v := range o.values {
 			if e.failed[i] != nil {
 				continue
 			}
 			t := e.time(i)
-			switch {
-			case v.isSet && v.h != nil:
-				s.Histograms = append(s.Histograms, ingest.Histogram{T: t, FH: v.h})
-			case v.isSet:
-				s.Samples = append(s.Samples, ingest.Sample{T: t, V: v.f})
-			case isThere:
-				s.Samples = append(s.Samples, ingest.Sample{T: t, V: stale})
-			}
+			have := found[t]
+			wasThere := isThere
 			isThere = v.isSet
+			switch {
+			case !v.isSet && have.isSet && !have.equals(stale) && !wasThere:
+				v = stale
+				d.Extra++
+			case !v.isSet && !wasThere:
+				continue
+			default:
+				if !v.isSet {
+					v = stale
+				}
+				if !d.count(have, v) {
+					continue
+				}
+			}
+			if v.h != nil {
+				s.Histograms = append(s.Histograms, ingest.Histogram{T: t, FH: v.h})
+			} else {
+				s.Samples = append(s.Samples, ingest.Sample{T: t, V: v.f})
+			}
 		}
 		if len(s.Samples)+len(s.Histograms) > 0 {
 			all = append(all, s)

@@ -5,6 +5,9 @@
 //	session.go   Prometheus' manager over the files as they are now
 //	group.go     the recording rules of a group: which steps are due, and storing them
 //	record.go    one rule over a range of steps
+//	compare.go   how what is stored differs from what a rule has now, and correcting it
+//	late.go      which steps are evaluated anew because samples came late
+//	backfill.go  a group recorded at earlier times by hand
 //	before.go    what a rule must not see that reads itself
 //	load.go      what a file says that Prometheus does not know: from when on a new rule is evaluated
 //	state.go     how far a group is, in META
@@ -26,6 +29,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -57,6 +61,10 @@ type Config struct {
 	Interval time.Duration
 	// QueryOffset is how much earlier than its time a group is evaluated that does not say it.
 	QueryOffset time.Duration
+	// Reevaluate is for how long late samples change what is recorded. 0 is not at all.
+	Reevaluate time.Duration
+	// Lookback is that of Engine.
+	Lookback time.Duration
 	// Engine and Queryable answer queries, of the tenant of a context. A query that lacks something fails.
 	Engine    promql.QueryEngine
 	Queryable storage.Queryable
@@ -73,7 +81,7 @@ type Config struct {
 	// Notify is called with alerts. It may be nil.
 	Notify      rules.NotifyFunc
 	ExternalURL *url.URL
-	// Metrics are those of Prometheus' groups, for all Runners.
+	// Metrics are those of Prometheus' groups.
 	Metrics *rules.Metrics
 	Now     func() time.Time
 	Logger  log.Logger
@@ -87,6 +95,10 @@ type Runner struct {
 	cfg     Config
 	metrics *metrics
 	reloads chan chan error
+	// evaluated is a time after which no written sample is late for a group.
+	evaluated atomic.Int64
+	// late are those of all groups.
+	late atomic.Pointer[[]*lateSteps]
 
 	mu sync.Mutex
 	// current is what the files said last.
@@ -188,8 +200,8 @@ func (r *Runner) serveReloads(ctx context.Context, d time.Duration) {
 // work evaluates while the lease is held.
 func (r *Runner) work(ctx context.Context, lease *jobs.Lease[meta.Holding]) error {
 	level.Info(r.cfg.Logger).Log("msg", "evaluating rules", "groups", len(r.RuleGroups()))
-	r.metrics.evaluates.Inc()
-	defer r.metrics.evaluates.Dec()
+	r.metrics.evaluates.Set(1)
+	defer r.metrics.evaluates.Set(0)
 	s := r.session()
 	s.start()
 	for {

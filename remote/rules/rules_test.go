@@ -73,6 +73,11 @@ type world struct {
 	store  *faulty
 	now    atomic.Int64
 	cfg    Config
+	// runner is told of what is written.
+	runner *Runner
+	// late are samples of fill that have not come yet, and arrivals when they do.
+	late     []ingest.Series
+	arrivals []int64
 }
 
 func newWorld(t *testing.T, files ...string) *world { return openWorld(t, false, files) }
@@ -93,7 +98,7 @@ func openWorld(t *testing.T, isReal bool, files []string) *world {
 		t.Fatal(err)
 	}
 	w.store.Store = rows
-	if w.engine, err = engine.New(engine.Config{Store: rows, Appender: bucketstore.NewDirect(rows, series.Schema{}, now, nil), Now: now, MaxFuture: engine.Unbounded}); err != nil {
+	if w.engine, err = engine.New(engine.Config{Store: rows, Appender: bucketstore.NewDirect(rows, series.Schema{}, now, nil), Now: now, MaxFuture: engine.Unbounded, Written: w.written}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -102,7 +107,10 @@ func openWorld(t *testing.T, isReal bool, files []string) *world {
 		}
 	})
 	p := parser.NewParser(promqltest.TestParserOpts)
-	e := eval.New(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: p, NoStepSubqueryIntervalFn: func(int64) int64 { return minute }}, eval.NewMemory(0, 0))
+	e := eval.New(promql.EngineOpts{
+		MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: p,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return minute }, EnableAtModifier: true, EnableNegativeOffset: true,
+	}, eval.NewMemory(0, 0))
 	t.Cleanup(func() { _ = e.Close() })
 	w.cfg = Config{
 		Files: files, Interval: time.Minute, Engine: e, Queryable: w.engine, Parser: p, Append: w.append, Store: w.store, Holder: "test",
@@ -122,10 +130,16 @@ func (w *world) append(ctx context.Context, batch []ingest.Series, rejected *ing
 	return stored, errors.Join(err, appendErr)
 }
 
-// fill writes what rules read: counters that come and go, and native histograms, for some hours.
-func (w *world) fill(hours int) {
+func (w *world) written(samples []bucketstore.Sample) {
+	if w.runner != nil {
+		w.runner.Written(samples)
+	}
+}
+
+// fill writes what rules read: counters that come and go, and native histograms, for some hours. A part of them comes late, by up to mostLate.
+func (w *world) fill(hours int, part float64) {
 	w.Helper()
-	r := rand.New(rand.NewPCG(3, 4))
+	r, isLate := rand.New(rand.NewPCG(3, 4)), rand.New(rand.NewPCG(5, 6))
 	var batch []ingest.Series
 	for i := range 12 {
 		s := ingest.Series{Labels: labels.FromStrings("__name__", "x_total", "instance", fmt.Sprint(i), "job", fmt.Sprint(i%3))}
@@ -150,11 +164,45 @@ func (w *world) fill(hours int) {
 		}
 		batch = append(batch, s, y, h)
 	}
-	batch = slices.DeleteFunc(batch, func(s ingest.Series) bool { return s.Size() == 0 })
+	for i := range batch {
+		s := &batch[i]
+		s.Samples = slices.DeleteFunc(s.Samples, func(p ingest.Sample) bool {
+			if isLate.Float64() >= part {
+				return false
+			}
+			w.late = append(w.late, ingest.Series{Labels: s.Labels, Samples: []ingest.Sample{p}})
+			w.arrivals = append(w.arrivals, p.T+isLate.Int64N(mostLate))
+			return true
+		})
+	}
+	w.write(slices.DeleteFunc(batch, func(s ingest.Series) bool { return s.Size() == 0 }))
+}
+
+// mostLate is how late samples come, in milliseconds.
+const mostLate = 30 * minute
+
+func (w *world) write(batch []ingest.Series) {
+	w.Helper()
 	var rejected ingest.Rejected
 	if _, err := w.engine.Append(w.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 		w.Fatal(err, rejected.Err())
 	}
+}
+
+// arrive writes the late samples that have come by now.
+func (w *world) arrive() {
+	w.Helper()
+	var batch, others []ingest.Series
+	var arrivals []int64
+	for i, s := range w.late {
+		if at := w.arrivals[i]; at <= w.now.Load() {
+			batch = append(batch, s)
+		} else {
+			others, arrivals = append(others, s), append(arrivals, at)
+		}
+	}
+	w.late, w.arrivals = others, arrivals
+	w.write(batch)
 }
 
 // samples returns all samples of a metric as text.
@@ -197,6 +245,7 @@ func (w *world) groups() (all []*group) {
 		w.Fatal(err)
 	}
 	w.Cleanup(r.current.stop)
+	w.runner = r
 	for _, g := range r.current.groups {
 		all = append(all, g)
 	}
@@ -204,14 +253,14 @@ func (w *world) groups() (all []*group) {
 	return all
 }
 
-// catchUp records what is due, and says whether all is.
+// catchUp records what is due, corrects what came late, and says whether all is done.
 func (w *world) catchUp(g *group) bool {
 	for due := g.timeOf(time.UnixMilli(w.now.Load())); g.first() <= due; {
 		if err := g.advance(w.Context(), due); err != nil {
 			return false
 		}
 	}
-	return true
+	return g.correctLate(w.Context()) == nil
 }
 
 // upstream evaluates the groups at each of their times up to now as Prometheus does that never stops.
@@ -307,19 +356,20 @@ func writeRules(t *testing.T, text string) string {
 }
 
 // TestGaps: however often a process ends, the store fails and nothing is evaluated for hours, what is recorded in the end is what Prometheus records that is
-// never interrupted, to the bit.
+// never interrupted, and to which no sample comes late, to the bit.
 func TestGaps(t *testing.T) {
 	const hours = 5
 	// Each rule begins with the first sample.
 	file := writeRules(t, strings.ReplaceAll(ruleFile, "- name: ", "- # begin: "+time.UnixMilli(begin).UTC().Format(time.RFC3339)+"\n  name: "))
 	want := newWorld(t, file)
-	want.fill(hours)
+	want.fill(hours, 0)
 	end := begin + hours*60*minute
 	want.now.Store(end)
 	want.upstream()
-	for seed := range uint64(4) {
+	for seed := range uint64(6) {
 		got := newWorld(t, file)
-		got.fill(hours)
+		got.cfg.Reevaluate = time.Hour
+		got.fill(hours, []float64{0, 0.02}[seed%2])
 		got.store.random = rand.New(rand.NewPCG(seed, 5))
 		r := rand.New(rand.NewPCG(seed, 6))
 		var groups []*group
@@ -334,6 +384,8 @@ func TestGaps(t *testing.T) {
 		restart()
 		for got.now.Load() < end {
 			got.now.Store(min(end, got.now.Load()+r.Int64N(40*minute)))
+			got.store.part = 0
+			got.arrive()
 			got.store.part = 0.05
 			for _, g := range groups {
 				for i := 0; !got.catchUp(g) && i < 3; i++ {
@@ -351,8 +403,20 @@ func TestGaps(t *testing.T) {
 				t.Error("not all is recorded")
 			}
 		}
+		got.now.Store(end + mostLate) // nothing is recorded from here on
+		got.arrive()
+		for corrected := true; corrected; {
+			corrected = false
+			got.now.Add(10 * minute)
+			for _, g := range groups {
+				corrected = corrected || g.late.mint <= g.late.maxt
+				if err := g.correctLate(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
 		for _, name := range recorded {
-			if g, w := got.samples(name), want.samples(name); g != w {
+			if g, w := ends(got.samples(name)), ends(want.samples(name)); g != w {
 				t.Errorf("seed %d: %s:\n%s", seed, name, difference(g, w))
 			}
 		}
@@ -416,6 +480,19 @@ func TestRun(t *testing.T) {
 	if strings.Contains(w.samples("s"), stale) {
 		t.Error("a rule that goes on has ended")
 	}
+}
+
+// ends leaves out markers of staleness of what has ended: corrections leave them where there is nothing in the end.
+func ends(samples string) string {
+	stale, before := fmt.Sprintf(" %x", value.StaleNaN), ""
+	lines := strings.SplitAfter(samples, "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		isStale := strings.HasSuffix(strings.TrimSpace(line), stale)
+		isAgain := isStale && (strings.HasPrefix(before, "{") || strings.HasSuffix(strings.TrimSpace(before), stale))
+		before = line
+		return isAgain
+	})
+	return strings.Join(lines, "")
 }
 
 // difference returns the first lines that differ.

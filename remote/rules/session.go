@@ -105,6 +105,11 @@ func (s *session) load() error {
 		}
 	}
 	s.groups = next
+	late := make([]*lateSteps, 0, len(next))
+	for _, g := range next {
+		late = append(late, g.late)
+	}
+	r.late.Store(&late)
 	return nil
 }
 

@@ -17,6 +17,8 @@ type state struct {
 	Done map[string]int64 `json:"done"`
 	// OK has that of the last one that has not failed.
 	OK map[string]int64 `json:"ok"`
+	// Since has that of the step before the first.
+	Since map[string]int64 `json:"since"`
 }
 
 // stateKey is the key of the row of a group. That of the lease has no name.
@@ -43,7 +45,7 @@ func (g *group) readState(ctx context.Context) (err error) {
 	for i := range g.recordings {
 		rule := &g.recordings[i]
 		if at, ok := found.Done[rule.id]; ok && at != rule.done {
-			rule.done, rule.ok, rule.previous = at, found.OK[rule.id], nil
+			rule.done, rule.ok, rule.since, rule.previous = at, found.OK[rule.id], found.Since[rule.id], nil
 		}
 	}
 	return nil
@@ -51,9 +53,9 @@ func (g *group) readState(ctx context.Context) (err error) {
 
 // writeState stores how far the group is. It forgets rules that are not there any more.
 func (g *group) writeState(ctx context.Context, recordings []recording) error {
-	next := state{Done: make(map[string]int64), OK: make(map[string]int64)}
+	next := state{Done: make(map[string]int64), OK: make(map[string]int64), Since: make(map[string]int64)}
 	for _, rule := range recordings {
-		next.Done[rule.id], next.OK[rule.id] = rule.done, rule.ok
+		next.Done[rule.id], next.OK[rule.id], next.Since[rule.id] = rule.done, rule.ok, rule.since
 	}
 	value, err := json.Marshal(next)
 	if err != nil {

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,7 @@ const (
 // A Source is a running Prometheus.
 type Source struct {
 	URL    *url.URL      // its base, with a prefix if it has one
+	Client *http.Client  // nil is http.DefaultClient
 	Schema series.Schema // makes the keys of its series
 	// Between is the time between two reads of its counters, a multiple of its scrape
 	// intervals: the samples of that time are counted.
@@ -125,6 +127,8 @@ func (s Source) at(path string) string { return s.URL.JoinPath(path).Redacted() 
 
 // get returns the answer to a request, up to limit bytes of it.
 func (s Source) get(ctx context.Context, path string, params url.Values, limit int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	address := s.URL.JoinPath(path)
 	address.RawQuery = params.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
@@ -132,8 +136,7 @@ func (s Source) get(ctx context.Context, path string, params url.Values, limit i
 		return nil, err
 	}
 	req.Header.Set("User-Agent", "promtable")
-	client := http.Client{Timeout: requestTimeout}
-	res, err := client.Do(req)
+	res, err := cmp.Or(s.Client, http.DefaultClient).Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("Prometheus cannot be reached: %w", err)
 	}

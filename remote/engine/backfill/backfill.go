@@ -70,6 +70,10 @@ type Config struct {
 	Around func(ctx context.Context, write func() error) error
 	// Rollups, if set, says that only rollups of the samples are written.
 	Rollups *Rollups
+	// Current, if set, is called with the last sample of each series, once it is stored, unless it is before CurrentFrom, in milliseconds. It keeps no reference to
+	// the samples.
+	Current     func(samples []bucketstore.Sample)
+	CurrentFrom int64
 	// BatchBytes is about how many bytes are written at once. 0 is DefaultBatchBytes.
 	BatchBytes int
 }
@@ -129,6 +133,8 @@ type Writer struct {
 	muts    []bucketstore.Mutation
 	rows    map[string]int
 	space   []byte
+	// current has the samples for Config.Current of series that are closed.
+	current []bucketstore.Sample
 	// size is about how many bytes the batch takes.
 	size int
 	// key is scratch space, chunk what AppendChunk decodes.
@@ -151,6 +157,12 @@ func New(cfg Config) *Writer {
 	}
 	return &Writer{cfg: cfg, rows: make(map[string]int)}
 }
+
+// A keyRef is the reference of a series that is not appended to.
+type keyRef []byte
+
+// SeriesKey implements bucketstore.Ref.
+func (k keyRef) SeriesKey() []byte { return k }
 
 // Counts returns what became of all samples so far. Those that were taken are in the store, or in the batch.
 func (w *Writer) Counts() Counts { return w.counts }
@@ -189,12 +201,13 @@ func (w *Writer) write(ctx context.Context) error {
 	}
 	clear(w.entries)
 	clear(w.muts)
+	clear(w.current)
 	clear(w.rows)
-	w.entries, w.muts, w.space, w.size = w.entries[:0], w.muts[:0], w.space[:0], 0
+	w.entries, w.muts, w.current, w.space, w.size = w.entries[:0], w.muts[:0], w.current[:0], w.space[:0], 0
 	return nil
 }
 
-// store writes the index rows, and then the chunks.
+// store writes the index rows, then the chunks, and then gives Config.Current what these have.
 func (w *Writer) store(ctx context.Context) error {
 	if len(w.entries) > 0 {
 		indexing, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -216,6 +229,9 @@ func (w *Writer) store(ctx context.Context) error {
 		return fmt.Errorf("store chunks of %d rows, %s: %w", len(w.muts), w.failed(err), err)
 	}
 	w.counts.Mutations += int64(len(w.muts))
+	if len(w.current) > 0 {
+		w.cfg.Current(w.current)
+	}
 	return nil
 }
 

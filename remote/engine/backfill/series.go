@@ -36,6 +36,8 @@ type Series struct {
 	bounds Bounds
 	// taken says that there was a sample that was taken.
 	taken bool
+	// newest is the last one for Config.Current. Its Ref is nil if there is none.
+	newest bucketstore.Sample
 }
 
 // Series returns what takes the samples of the series with these labels. Of one series there may be several, one after the other or
@@ -78,6 +80,9 @@ func (s *Series) Append(ctx context.Context, times []int64, values []float64) er
 			return err
 		}
 		s.w.counts.Samples += int64(n)
+		if t := times[n-1]; s.isCurrent(t) {
+			s.newest = bucketstore.Sample{Ref: keyRef(s.key), T: t, V: values[n-1]}
+		}
 		times, values = times[n:], values[n:]
 	}
 	return nil
@@ -111,10 +116,18 @@ func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
 		return fmt.Errorf("%w: series %s: sample at %d: %v", ErrSamples, s.labels, t, err)
 	}
 	s.w.counts.Samples++
+	if s.isCurrent(t) {
+		s.newest = bucketstore.Sample{Ref: keyRef(s.key), T: t, Value: cell.Append(nil, v)}
+	}
 	if isHistogram {
 		s.w.counts.Histograms++
 	}
 	return nil
+}
+
+// isCurrent says whether a sample at t is one for Config.Current, if it is the last one.
+func (s *Series) isCurrent(t int64) bool {
+	return s.w.cfg.Current != nil && s.w.cfg.Rollups == nil && t >= s.w.cfg.CurrentFrom
 }
 
 // isValid says whether a histogram can be stored.
@@ -187,6 +200,11 @@ func (s *Series) open() (t int64, ok bool) {
 func (s *Series) Close(ctx context.Context) error {
 	err := s.seal()
 	s.chunks = chunk.Splitter{Seal: s.addChunk}
+	if err == nil && s.newest.Ref != nil {
+		s.w.current = append(s.w.current, s.newest)
+		s.w.size += len(s.key) + opBytes
+		s.newest = bucketstore.Sample{}
+	}
 	if err != nil || s.w.size < s.w.cfg.BatchBytes {
 		return err
 	}

@@ -69,7 +69,7 @@ func TestExplainTree(t *testing.T) {
     1 (literal, scalar) in streamed
     ceil(a) (function, instant vector) in streamed
       a (selector, instant vector) in streamed reads [9700001, 19960000]`},
-		{`histogram_quantile(0.9, sum by (le) (rate(a[5m])))`, time.Minute, `histogram_quantile(0.9, sum by (le) (rate(a[5m]))) (function, instant vector) not streamed: histogram_quantile is no function that streams: Prometheus' engine evaluates it over the streamed part below
+		{`histogram_quantile(0.9, sum by (le) (rate(a[5m])))`, time.Minute, `histogram_quantile(0.9, sum by (le) (rate(a[5m]))) (function, instant vector) not streamed: histogram_quantile cannot be streamed: Prometheus' engine evaluates it over the streamed part below
   0.9 (literal, scalar)
   sum by (le) (rate(a[5m])) (aggregation, instant vector) streamed: sum by (le) of rate
     rate(a[5m]) (function, instant vector) in streamed

@@ -306,7 +306,7 @@ var rangeFunctions = map[string]bool{
 // call is elements of a function of a window.
 func (p *planner) call(e *parser.Call) *part {
 	if !rangeFunctions[e.Func.Name] {
-		return p.refuse(e, "is no function that streams")
+		return p.refuse(e, "cannot be streamed")
 	}
 	var part *part
 	var arguments []promql.Vector

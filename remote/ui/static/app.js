@@ -8,12 +8,14 @@ import { instant, inUTC, time, utc, zone } from "./common/format.js";
 import * as keys from "./common/keys.js";
 import { formatDuration } from "./common/quantities.js";
 import { announce } from "./common/announce.js";
+import { showRunning } from "./common/running.js";
 import * as tenant from "./common/tenant.js";
 import * as query from "./query/query.js";
 import * as explore from "./tabs/explore.js";
 import * as latest from "./tabs/latest.js";
 import * as cardinality from "./tabs/cardinality.js";
 import * as explain from "./tabs/explain.js";
+import * as rules from "./tabs/rules.js";
 import * as status from "./tabs/status.js";
 
 // A tab has show(state, result, signal, navigate): it fills result with what
@@ -23,7 +25,7 @@ import * as status from "./tabs/status.js";
 // form, by name. Where these are not all, it has fill(form, state), which writes the
 // rest of a state into the form, and read(form), which returns that rest; a list
 // there is a parameter that the URL has several times.
-const tabs = { query, explore, latest, cardinality, explain, status };
+const tabs = { query, explore, latest, cardinality, explain, rules, status };
 const front = "query";
 
 let running = new AbortController();
@@ -140,6 +142,13 @@ async function show() {
   document.title = `${section.getAttribute("aria-label")} · promtable`;
   const result = section.querySelector(".result");
   result.setAttribute("aria-busy", "true");
+  section.querySelector(".cancelled")?.remove();
+  const own = running;
+  const ended = showRunning(() => {
+    own.abort(); // the adapter ends a query whose client has gone
+    result.setAttribute("aria-busy", "false");
+    result.before(element("p", { class: "message warning cancelled" }, `Cancelled.${result.hasChildNodes() ? " What is shown is from before." : ""}`));
+  });
   try {
     const sentence = await tabs[tab].show(state, result, signal, (changes, how) => navigate(tab, Object.assign(state, changes), how));
     if (!signal.aborted) {
@@ -153,6 +162,7 @@ async function show() {
       }
     }
   } finally {
+    ended();
     if (!signal.aborted) {
       result.setAttribute("aria-busy", "false");
     }

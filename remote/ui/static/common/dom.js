@@ -43,9 +43,10 @@ export function selecting(node) {
   return !selection.isCollapsed && node.contains(selection.anchorNode);
 }
 
-// message shows a warning or an error.
+// message shows a warning or an error. Of an error in an expression it says where that is in words.
 export function message(kind, text) {
-  return element("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, text);
+  const said = text.replace(/^(?:invalid parameter "query": )?(\d+):(\d+): parse error: /, "Line $1, column $2: ");
+  return element("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, said);
 }
 
 // orMessage returns the nodes that a part of a view comes to, or what went wrong with it: the other parts are of use without it. Only where no

@@ -38,7 +38,7 @@ async function format(editor, said) {
     }
   } catch (err) {
     if (editor.text === before) {
-      said.replaceChildren(message("error", err.message.replace(/^invalid parameter "query": /, "")));
+      said.replaceChildren(message("error", err.message));
       editor.mark(err);
     }
   }

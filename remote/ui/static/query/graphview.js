@@ -20,7 +20,7 @@ import { fill as keep } from "./visiblelines.js";
 export async function showGraph(state, result, signal, navigate, askAll, about) {
   const shown = { only: [...state.only], off: [...state.off] };
   const said = element("div", {}), problems = element("div", {}), place = element("div", { class: "graph-place" });
-  let drawing, drawn = new AbortController();
+  let drawing;
 
   // ask returns the times that are shown now, and the answers.
   const ask = async (isRefresh) => {
@@ -44,15 +44,13 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
     const made = answers.length > 0 ? await drawingOf(state, answers, times, options, signal) : { nodes: [] };
     const isEmpty = answers.length > 0 && answers.every((answer) => answer.result.length === 0);
     const found = isEmpty ? await newest(answers[0].expr, signal, navigate) : "";
-    drawn.abort();
-    drawn = new AbortController();
     drawing = made;
     say(asked);
     place.replaceChildren(...made.nodes, found);
     if (!said.isConnected) {
       result.replaceChildren(said, problems, place);
     }
-    made.draw?.(AbortSignal.any([signal, drawn.signal]));
+    made.draw?.(signal);
   };
   await paint(await ask());
   if (state.refresh && !state.end) {

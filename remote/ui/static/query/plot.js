@@ -9,7 +9,10 @@ import { cursorOf } from "./cursor.js";
 // leastDrag is how far the mouse is dragged to select a range, in pixels.
 const leastDrag = 5;
 
-// plotOf returns the frame of a graph: its nodes, draw(signal), which draws it once they are on the page, refresh(), which shows a new view
+// ends has for each chart that was drawn its node, and what ends it. Those that are not on the page any more end when another one is drawn.
+const ends = new Map();
+
+// plotOf returns the frame of a graph: its nodes, draw(signal), which draws it once they are on the page, until they are not, refresh(), which shows a new view
 // and new data, and chart(), which returns that of uPlot. what names the graph and describe tells what it shows. series and axis, that of the values,
 // are options of uPlot, valueRange(min, max) is from where to where the values are, columns() returns the data and drawn(chart) is called when they
 // are drawn. target is what cursorOf needs, and overlay a node that lies over the plot. view says from where to where the graph is, in seconds.
@@ -45,7 +48,7 @@ export function plotOf({ what, describe, view, series, axis: valueAxis, valueRan
       plugins: [{ hooks: cursor.hooks }, { hooks: {
         setSelect: ({ select: { left, width }, posToVal }) => {
           const [from, to] = [left, left + width].map((x) => posToVal(x, "x"));
-          setTimeout(() => signal.aborted || onZoom(from, to)); // later, as uPlot removes its listeners at the end of a drag only while there is a chart
+          setTimeout(() => node.isConnected && onZoom(from, to)); // later, as uPlot removes its listeners at the end of a drag only while there is a chart
         },
         draw: (u) => {
           drawn(u);
@@ -54,9 +57,15 @@ export function plotOf({ what, describe, view, series, axis: valueAxis, valueRan
       } }],
     }, columns(), node);
     chart.over.append(overlay);
-    const resized = new ResizeObserver(() => chart.setSize(size()));
+    const resized = new ResizeObserver(() => node.clientWidth > 0 && chart.setSize(size())); // or its tab is hidden
     resized.observe(node);
-    signal.addEventListener("abort", () => {
+    for (const [other, end] of ends) {
+      if (!other.isConnected) {
+        end();
+        ends.delete(other);
+      }
+    }
+    ends.set(node, () => {
       resized.disconnect();
       chart.destroy();
     });

@@ -155,7 +155,7 @@ async function missing(state, selector, signal, navigate, to) {
   const [found, { data: { names } }] = await Promise.all([
     newest(selector, signal, navigate), ask("metric_names", { prefix: `${state.metric}_`, limit: mostOthers, ...dateOf(state) }, { signal })]);
   return [
-    element("p", {}, state.match.length > 0 ? "There are no series with these labels in the index period of the end time." : "There is no metric of this name in the index period of the end time."),
+    element("p", {}, state.match.length > 0 ? "No series with these labels around the end of this range." : "No such metric around the end of this range."),
     found,
     names.length > 0 ? element("p", { class: "links" }, "Similar metrics: ", ...names.map(({ name }) =>
       element("a", { href: to({ metric: name, by: "", label: "", match: [] }) }, name))) : "",
