@@ -168,7 +168,7 @@ func (r *ruleFiles) written(tenant string, samples []bucketstore.Sample) {
 	}
 }
 
-// writtenBetween tells the rules of a tenant of samples at other adapters.
+// writtenBetween tells the rules of a tenant of samples of history, or at other adapters.
 func (r *ruleFiles) writtenBetween(tenant string, mint, maxt int64) {
 	if r != nil && r.byTenant[tenant] != nil {
 		r.byTenant[tenant].WrittenBetween(mint, maxt)

@@ -357,10 +357,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
 	cfg.Days = a.days
-	cfg.Written = a.written(schema.Tenant())
-	if a.results != nil {
-		cfg.Changed = a.results.Drop
-	}
+	cfg.Written, cfg.WrittenBetween = a.written(schema.Tenant())
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
 	}
@@ -375,9 +372,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	return engine.New(cfg)
 }
 
-// written returns what is called with the samples that a tenant has written.
-func (a *adapter) written(tenant string) func([]bucketstore.Sample) {
-	return func(samples []bucketstore.Sample) {
+// written returns what is called with the samples that a tenant has written, and with the times of those of history.
+func (a *adapter) written(tenant string) (written func([]bucketstore.Sample), between func(mint, maxt int64)) {
+	written = func(samples []bucketstore.Sample) {
 		if a.results != nil {
 			a.results.Written(tenant, samples)
 		}
@@ -386,6 +383,16 @@ func (a *adapter) written(tenant string) func([]bucketstore.Sample) {
 		}
 		a.ruleFiles().written(tenant, samples)
 	}
+	between = func(mint, maxt int64) {
+		if a.results != nil {
+			a.results.WrittenBetween(tenant, mint, maxt)
+		}
+		if a.fleetServer != nil {
+			a.fleet.WrittenBetween(tenant, mint, maxt)
+		}
+		a.ruleFiles().writtenBetween(tenant, mint, maxt)
+	}
+	return written, between
 }
 
 // newWatch returns the watch over the free space of the local disk. Without a store or a log

@@ -50,7 +50,7 @@ func startMembers(t *testing.T, b harness.Backend, n int) *members {
 	var starting sync.WaitGroup
 	for i := range m.all { // each waits until others may know of it
 		starting.Go(func() {
-			m.all[i] = harness.StartAdapter(t, harness.WithBuffer(b, t.TempDir()), "--fleet.listen-address=127.0.0.1:0")
+			m.all[i] = harness.StartAdapter(t, harness.WithBuffer(b, t.TempDir()), "--fleet.listen-address=127.0.0.1:0", "--web.enable-admin-api")
 		})
 	}
 	starting.Go(func() { m.reader = harness.StartAdapter(t, b, "--mode=read") })
@@ -175,6 +175,12 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	round("three members", m.all, 100)
+	for range 5 { // others have cached what an import changes
+		old.write(t.Context())
+		if !old.imported(t.Context()) {
+			t.Fatal("an answer after an import lacks something")
+		}
+	}
 	for _, b := range []harness.Backend{b, harness.WithBuffer(b, t.TempDir())} {
 		if code, output := harness.RunAdapter(t, b); code == 0 || !strings.Contains(output, "beside it all that write have") {
 			t.Errorf("an adapter that is no member starts beside members: %d, %s", code, output)
@@ -276,6 +282,21 @@ func (w *lateWriter) write(ctx context.Context) bool {
 	if err != nil || resp.Status != http.StatusNoContent {
 		return false
 	}
+	return w.ask(ctx)
+}
+
+// imported is write with an import at any member.
+func (w *lateWriter) imported(ctx context.Context) bool {
+	at := w.start + 60_000 + w.random.Int64N(w.end-w.start-60_000)
+	if !w.used[at] {
+		w.used[at] = true
+		harness.MustImport(w.T, w.all[w.random.IntN(len(w.all))].URL(""), fmt.Sprintf(`late{writer="%s"} 1 %s`, w.name, harness.FormatSeconds(at)))
+	}
+	return w.ask(ctx)
+}
+
+// ask asks any adapter for the samples, one more of which was acknowledged. It says whether the answer is whole.
+func (w *lateWriter) ask(ctx context.Context) bool {
 	w.acknowledged++
 	readers := append(slices.Clone(w.all), w.reader)
 	q := url.Values{"query": {fmt.Sprintf(`count_over_time(late{writer="%s"}[1m])`, w.name)}, "start": {harness.FormatSeconds(w.start)}, "end": {harness.FormatSeconds(w.end)}, "step": {"60"}}

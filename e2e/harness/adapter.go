@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -91,6 +93,18 @@ func RunCommand(t testing.TB, b Backend, words ...string) (code int, output stri
 	p := StartCommand(t, b, words...)
 	code = p.wait(t)
 	return code, p.log.text()
+}
+
+// MustImport imports lines of OpenMetrics with a timestamp each, through a running adapter with the admin API.
+func MustImport(t testing.TB, url string, lines ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "import.txt")
+	if err := os.WriteFile(file, []byte(strings.Join(append(lines, "# EOF", ""), "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, output := RunCommand(t, Backend{}, "import", "openmetrics", file, "--url="+url); code != 0 {
+		t.Fatalf("import: %d\n%s", code, output)
+	}
 }
 
 // CheckRefused runs the adapter and wants that it ends, with a last line that

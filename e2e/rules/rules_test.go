@@ -371,7 +371,7 @@ func stores(t *testing.T) map[string]harness.Backend {
 	return map[string]harness.Backend{"embedded": harness.Embedded(t), "buffered": harness.WithBuffer(harness.Embedded(t), t.TempDir()), "bigtable": harness.Emulator(t)}
 }
 
-// TestLate: samples that come after a rule was recorded change what it has recorded, and what a rule records of that.
+// TestLate: samples that come after a rule was recorded change what it has recorded, and what a rule records of that, also those of an import.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	for name, b := range stores(t) {
@@ -379,24 +379,30 @@ func TestLate(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.write(fmt.Sprintf(ruleFile, "2m"))
-			a := harness.StartAdapter(t, b, append(r.args, "--rules.query-offset=0s", "--rules.reevaluate=1m")...)
+			a := harness.StartAdapter(t, b, append(r.args, "--rules.query-offset=0s", "--rules.reevaluate=1m", "--web.enable-admin-api")...)
 			now := harness.NowMillis()
 			r.send(a, now-180_000, now+180_000, 60)
 			r.wantNoGap(a, now-60_000, "120")
 			s := harness.SeriesOf(labels.FromStrings("__name__", "load", "job", "late"), harness.PointAt(harness.NowMillis()-10_000, 5))
 			harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), s)
-			at := s.Points[0].T
-			harness.Eventually(t, "it is corrected", func() error {
-				for t, v := range r.points(a, `load:twice{team="a"}`, at-5000, at+5000) {
-					if want := map[bool]string{true: "130", false: "120"}[t >= at]; v != want {
-						return fmt.Errorf("%s at %d, want %s", v, t-at, want)
+			wantStep := func(when string, at int64, before, after string) {
+				t.Helper()
+				harness.Eventually(t, when, func() error {
+					for t, v := range r.points(a, `load:twice{team="a"}`, at-5000, at+5000) {
+						if want := map[bool]string{true: after, false: before}[t >= at]; v != want {
+							return fmt.Errorf("%s at %d, want %s", v, t-at, want)
+						}
 					}
-				}
-				return nil
-			})
+					return nil
+				})
+			}
+			wantStep("it is corrected", s.Points[0].T, "120", "130")
 			if n := a.Metric(t, fmt.Sprintf("adapter_rules_corrected_samples_total{rule_group=%q}", r.file+";g")); n < 10 {
 				t.Errorf("%v samples are corrected", n)
 			}
+			earlier := s.Points[0].T - 20_000
+			harness.MustImport(t, a.URL(""), fmt.Sprintf(`load{job="imported"} 10 %s`, harness.FormatSeconds(earlier)))
+			wantStep("an import is counted", earlier, "120", "140")
 		})
 	}
 }

@@ -109,8 +109,9 @@ type Config struct {
 	Days Days
 	// Fleet is what connects the index to those of other adapters.
 	Fleet Fleet
-	// Changed, if set, is called after history was written, when reads find it.
-	Changed func()
+	// WrittenBetween, if set, is called when a batch of history is stored, or some of it, and reads may find it, before that is said to
+	// be done: it has samples at some of the times from mint to maxt, in milliseconds, inclusive.
+	WrittenBetween func(mint, maxt int64)
 
 	// SeriesCache bounds what is kept of series to find them by the bytes in which
 	// senders write their labels.
@@ -212,6 +213,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Written == nil {
 		cfg.Written = func([]bucketstore.Sample) {}
+	}
+	if cfg.WrittenBetween == nil {
+		cfg.WrittenBetween = func(int64, int64) {}
 	}
 	if cfg.Deletions == nil {
 		cfg.Deletions = noDeletions{}

@@ -9,6 +9,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // Days are the days of which samples are taken.
@@ -46,8 +47,10 @@ func (e *Engine) HistoryRollups(ctx context.Context) (*backfill.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	rollups := &backfill.Rollups{From: e.view(ctx).Shown}
-	return e.newHistory(ctx, backfill.Config{Rollups: rollups, Bounds: backfill.Bounds{Until: max(until, 1)}}, func(_ context.Context, write func() error) error { return write() })
+	cfg := backfill.Config{Rollups: &backfill.Rollups{From: e.view(ctx).Shown}, Bounds: backfill.Bounds{Until: max(until, 1)}}
+	const bucket = int64(rollup.Day) // the longest one, in which the samples are found
+	cfg.Written = func(mint, maxt int64) { e.cfg.WrittenBetween(mint-bucket, maxt+bucket) }
+	return e.newHistory(ctx, cfg, func(_ context.Context, write func() error) error { return write() })
 }
 
 // historyBounds returns the times of samples that History takes now, and the end of the last day that is closed.
@@ -78,7 +81,7 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 		return nil, err
 	}
 	// Series that are alive have a sample of the last day, which CURRENT has then. What ended before costs no mutations there.
-	cfg := backfill.Config{Bounds: bounds, Current: e.noteCurrent, CurrentFrom: e.cfg.Now().Add(-currentAge).UnixMilli(), From: func(ls labels.Labels) int64 {
+	cfg := backfill.Config{Bounds: bounds, Written: e.cfg.WrittenBetween, Current: e.noteCurrent, CurrentFrom: e.cfg.Now().Add(-currentAge).UnixMilli(), From: func(ls labels.Labels) int64 {
 		before, _ := rules.Refused(ls)
 		return before
 	}}
@@ -101,9 +104,6 @@ func (e *Engine) newHistory(ctx context.Context, cfg backfill.Config, around fun
 			return err
 		}
 		defer e.cfg.Deletions.Begin()()
-		if e.cfg.Changed != nil {
-			defer e.cfg.Changed()
-		}
 		return around(ctx, write)
 	}
 	return backfill.New(cfg), nil

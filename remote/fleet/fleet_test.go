@@ -344,6 +344,17 @@ func TestLate(t *testing.T) {
 	want("they are told once", true)
 	write("b", 1)
 	want("another tenant", true, "b 1-1")
+	w.other.WrittenBetween("b", 4, 8)
+	w.other.WrittenBetween("b", now-60_000, now+5)
+	want("history", true, "b 4-8")
+	w.other.WrittenBetween("b", 4, now)
+	told = nil
+	var last int64
+	if w.fleet.Confirm(t.Context()); len(told) != 1 {
+		t.Errorf("history up to now is told as %q", told)
+	} else if _, err := fmt.Sscanf(told[0], "b 4-%d", &last); err != nil || last < now-180_000 || last > now-60_000 {
+		t.Errorf("history up to now is told as %q: %v", told, err)
+	}
 	for n := range int64(1 << 13) { // more than are kept, if each is told alone
 		write("c", n)
 		if n%2 == 0 {

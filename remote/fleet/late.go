@@ -31,7 +31,7 @@ type lateWrites struct {
 // Written notes the late ones of samples of a tenant. It must be called when reads find them, or may find them, and before the write is
 // answered.
 func (f *Fleet) Written(tenant string, samples []bucketstore.Sample) {
-	limit := f.cfg.Now().Add(-lateAfter).UnixMilli()
+	limit := f.lateLimit()
 	var of Late
 	isLate := false
 	for i := range samples {
@@ -47,6 +47,16 @@ func (f *Fleet) Written(tenant string, samples []bucketstore.Sample) {
 		f.late.add(of)
 	}
 }
+
+// WrittenBetween is Written for samples at some of the times from mint to maxt, in milliseconds, inclusive.
+func (f *Fleet) WrittenBetween(tenant string, mint, maxt int64) {
+	if limit := f.lateLimit(); mint < limit {
+		f.late.add(Late{tenant, mint, min(maxt, limit-1)})
+	}
+}
+
+// lateLimit is the time from which on samples are not late.
+func (f *Fleet) lateLimit() int64 { return f.cfg.Now().Add(-lateAfter).UnixMilli() }
 
 func (w *lateWrites) add(l Late) {
 	w.mu.Lock()

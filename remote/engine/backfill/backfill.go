@@ -74,6 +74,9 @@ type Config struct {
 	// the samples.
 	Current     func(samples []bucketstore.Sample)
 	CurrentFrom int64
+	// Written, if set, is called when a batch is stored, or some of it, and reads may find it: it has samples at some of the times from mint to maxt, in
+	// milliseconds, inclusive.
+	Written func(mint, maxt int64)
 	// BatchBytes is about how many bytes are written at once. 0 is DefaultBatchBytes.
 	BatchBytes int
 }
@@ -137,6 +140,8 @@ type Writer struct {
 	current []bucketstore.Sample
 	// size is about how many bytes the batch takes.
 	size int
+	// mint and maxt are the times of its first and its last sample, if it has any.
+	mint, maxt int64
 	// key is scratch space, chunk what AppendChunk decodes.
 	key    []byte
 	chunk  decoded
@@ -154,6 +159,9 @@ func New(cfg Config) *Writer {
 	}
 	if cfg.Around == nil {
 		cfg.Around = func(_ context.Context, write func() error) error { return write() }
+	}
+	if cfg.Written == nil {
+		cfg.Written = func(int64, int64) {}
 	}
 	return &Writer{cfg: cfg, rows: make(map[string]int)}
 }
@@ -225,7 +233,9 @@ func (w *Writer) store(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.cfg.Store.Apply(storing, bucketstore.Metric, w.muts); err != nil {
+	err := w.cfg.Store.Apply(storing, bucketstore.Metric, w.muts)
+	w.cfg.Written(w.mint, w.maxt)
+	if err != nil {
 		return fmt.Errorf("store chunks of %d rows, %s: %w", len(w.muts), w.failed(err), err)
 	}
 	w.counts.Mutations += int64(len(w.muts))

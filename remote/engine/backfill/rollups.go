@@ -68,7 +68,7 @@ func (s *Series) addRollups() error {
 		if w.space, err = d.encoder.Append(w.space, r); err != nil {
 			return fmt.Errorf("%w: series %s: rollup from %d: %v", ErrSamples, s.labels, d.first, err)
 		}
-		s.addOp(d.first, bucketstore.Op{
+		s.addOp(d.first, d.last, bucketstore.Op{
 			Kind: bucketstore.SetCell, Family: r.Family(), Time: day + rollup.Day, Value: w.space[at:len(w.space):len(w.space)],
 			Qualifier: series.AppendQualifier(nil, rollup.Qualifier(day, base)),
 		})

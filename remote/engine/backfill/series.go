@@ -245,13 +245,17 @@ func (s *Series) addChunk(encoding byte, first, last int64, data []byte) error {
 	w := s.w
 	var c bucketstore.Cell
 	c, w.space = bucketstore.AppendChunkCell(w.space, chunk.Sealed{Encoding: encoding, Data: data}, first, last)
-	s.addOp(first, c.SetOp())
+	s.addOp(first, last, c.SetOp())
 	return nil
 }
 
-// addOp adds an operation for samples from first on to the batch.
-func (s *Series) addOp(first int64, op bucketstore.Op) {
+// addOp adds an operation for samples from first to last to the batch.
+func (s *Series) addOp(first, last int64, op bucketstore.Op) {
 	w := s.w
+	if len(w.muts) == 0 {
+		w.mint, w.maxt = first, last
+	}
+	w.mint, w.maxt = min(w.mint, first), max(w.maxt, last)
 	m := w.row(s.key, first)
 	m.Ops = append(m.Ops, op)
 	w.size += len(op.Qualifier) + len(op.Value) + opBytes
