@@ -30,7 +30,7 @@ func Copy(ctx context.Context, from, to, like string, progress Progress) (*Manif
 	if err := checkEmpty(to); err != nil {
 		return nil, err
 	}
-	if err = (copying{m, from, like, progress}).to(ctx, building); err == nil {
+	if err = (copying{m, dirFiles{from, like}, progress}).to(ctx, building); err == nil {
 		err = finish(m, building, to)
 	}
 	if err != nil {
@@ -60,10 +60,15 @@ func Restore(ctx context.Context, from, dataDir, logDir string, progress Progres
 	if err != nil {
 		return nil, err
 	}
-	if err = (copying{m, from, "", progress}).restore(ctx, dataDir, logDir); err != nil {
+	if err = RestoreFiles(ctx, m, dirFiles{dir: from}, dataDir, logDir, progress); err != nil {
 		return nil, fmt.Errorf("restore the snapshot %q: %w", from, err)
 	}
 	return m, nil
+}
+
+// RestoreFiles is Restore of a snapshot whose files are elsewhere.
+func RestoreFiles(ctx context.Context, m *Manifest, files Files, dataDir, logDir string, progress Progress) error {
+	return copying{m, files, progress}.restore(ctx, dataDir, logDir)
 }
 
 // restoring is the directory in a data directory in which a restore is made.
@@ -78,11 +83,29 @@ func CheckRestored(dataDir string) error {
 	return nil // that it cannot be read is for those who open it
 }
 
-// A copying is a snapshot that is copied: the manifest of from. like may be another snapshot, and progress nil.
+// Files are the files of a snapshot.
+type Files interface {
+	// Fetch writes one to a path, durably, unless it is there already, as a whole. It fails if the content has not the sum of the file.
+	Fetch(ctx context.Context, f File, to string) error
+}
+
+// A copying is a snapshot that is copied. progress may be nil.
 type copying struct {
-	m          *Manifest
-	from, like string
-	progress   Progress
+	m        *Manifest
+	files    Files
+	progress Progress
+}
+
+// dirFiles are those of a directory. like may be another snapshot, and empty.
+type dirFiles struct{ dir, like string }
+
+func (d dirFiles) Fetch(ctx context.Context, f File, to string) error {
+	name := filepath.FromSlash(f.Name)
+	from := filepath.Join(d.dir, name)
+	if d.like != "" && isTable(f.Name) && linkSame(filepath.Join(d.like, name), from, to) {
+		return nil
+	}
+	return copyFile(ctx, from, to, f.Sum)
 }
 
 func (c copying) restore(ctx context.Context, dataDir, logDir string) error {
@@ -187,7 +210,7 @@ func checkEmpty(dir string) error {
 
 // to copies the files that are not there yet. Other files are removed.
 func (c copying) to(ctx context.Context, to string) error {
-	m, from, like, progress := c.m, c.from, c.like, c.progress
+	m, progress := c.m, c.progress
 	if progress == nil {
 		progress = func(int64, int64, string) {}
 	}
@@ -207,11 +230,7 @@ func (c copying) to(ctx context.Context, to string) error {
 		if err := os.MkdirAll(filepath.Join(to, filepath.Dir(name)), 0o750); err != nil {
 			return err
 		}
-		if like != "" && isTable(f.Name) && linkSame(filepath.Join(like, name), filepath.Join(from, name), filepath.Join(to, name)) {
-			done += f.Size
-			continue
-		}
-		if err := copyFile(ctx, filepath.Join(from, name), filepath.Join(to, name), f.Sum); err != nil {
+		if err := c.files.Fetch(ctx, f, filepath.Join(to, name)); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		done += f.Size
@@ -282,7 +301,7 @@ func copyFile(ctx context.Context, from, to, sum string) (err error) {
 	}
 	part := to + ".part"
 	err = durable.Create(durable.OS(filepath.Dir(part)), filepath.Base(part), os.O_TRUNC, func(w io.Writer) error {
-		got, err := sumOf(ctx, io.TeeReader(src, w))
+		got, err := SumOf(ctx, io.TeeReader(src, w))
 		if err == nil && got != sum {
 			err = ErrDamaged
 		}

@@ -49,11 +49,20 @@ type File struct {
 	Sum string `json:"xxh64"`
 }
 
-// sumOf returns the sum of a content.
-func sumOf(ctx context.Context, content io.Reader) (string, error) {
-	h := xxhash.New()
-	_, err := io.Copy(h, contextReader{ctx, content})
-	return fmt.Sprintf("%016x", h.Sum64()), err
+// A Sum takes a content.
+type Sum struct{ *xxhash.Digest }
+
+// NewSum returns that of no content.
+func NewSum() Sum { return Sum{xxhash.New()} }
+
+// String returns the sum of what was written, as File.Sum has it.
+func (s Sum) String() string { return fmt.Sprintf("%016x", s.Sum64()) }
+
+// SumOf returns the sum of a content.
+func SumOf(ctx context.Context, content io.Reader) (string, error) {
+	s := NewSum()
+	_, err := io.Copy(s, contextReader{ctx, content})
+	return s.String(), err
 }
 
 // Bytes returns the size of all files.
@@ -128,7 +137,7 @@ func (m *Manifest) sum(ctx context.Context, dir string, last *Manifest) error {
 	}
 	for i := range m.Files {
 		f := &m.Files[i]
-		if before := known[f.Name]; isTable(f.Name) && before.Size == f.Size {
+		if before, ok := known[f.Name]; ok && isTable(f.Name) && before.Size == f.Size {
 			f.Sum = before.Sum
 			continue
 		}
@@ -136,7 +145,7 @@ func (m *Manifest) sum(ctx context.Context, dir string, last *Manifest) error {
 		if err != nil {
 			return err
 		}
-		f.Sum, err = sumOf(ctx, content)
+		f.Sum, err = SumOf(ctx, content)
 		if err = errors.Join(err, content.Close()); err != nil {
 			return fmt.Errorf("read %s: %w", f.Name, err)
 		}

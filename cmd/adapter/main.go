@@ -55,8 +55,11 @@ func main() {
 		commandEstimate:     printEstimate,
 		commandDemo:         demonstrate,
 		commandDelete:       deleteSamples,
-		commandSnapshot:     takeSnapshot,
 		commandRestore:      restoreSnapshot,
+
+		commandSnapshotTake:   takeSnapshot,
+		commandSnapshotList:   listSnapshots,
+		commandSnapshotVerify: verifySnapshot,
 
 		commandCopy:              copySamples,
 		commandHeal:              healStore,

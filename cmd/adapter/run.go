@@ -211,6 +211,11 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 			return served, fmt.Errorf("remove snapshots that were not finished: %w", err)
 		}
 	}
+	if a.o.snapshot.bucket != "" {
+		if err := a.openBucketWatch(ctx); err != nil {
+			return served, err
+		}
+	}
 	a.logs = a.newLogWatch(at.appender)
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
 	executor := a.newExecutor(store, e)

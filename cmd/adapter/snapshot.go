@@ -18,6 +18,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/metricset"
@@ -26,8 +27,11 @@ import (
 
 // The subcommands about snapshots.
 const (
-	commandSnapshot = "snapshot"
-	commandRestore  = "restore"
+	commandSnapshot       = "snapshot"
+	commandSnapshotTake   = "snapshot take"
+	commandSnapshotList   = "snapshot list"
+	commandSnapshotVerify = "snapshot verify"
+	commandRestore        = "restore"
 )
 
 // snapshotsDir is the directory of the snapshots that were asked for by HTTP, in the data directory.
@@ -37,21 +41,39 @@ const snapshotsDir = "snapshots"
 type snapshotOptions struct {
 	// url is that of an adapter that serves the store. Empty is none.
 	url string
-	// into is the directory of the snapshots. keep is how many stay there, 0 is all.
+	// into is the place of the snapshots. keep is how many stay there, 0 is all.
 	into string
 	keep int
-	// from is the snapshot to restore.
+	// from is the snapshot to restore, or a place of some.
 	from string
+	// objects is the file with how object storage is asked, bucket the place that the adapter watches.
+	objects, bucket string
+	// workDir, days and since are those of verify.
+	workDir string
+	days    int
+	since   model.Duration
 }
 
 func (o *options) snapshotCommands(app *kingpin.Application) {
-	take := app.Command(commandSnapshot, "Copy the embedded store, with the log of its buffer. Beside an earlier snapshot only what is new takes room.")
+	o.bucketFlags(app)
+	all := app.Command(commandSnapshot, "Copy the embedded store, with the log of its buffer, and look at such copies.")
+	take := all.Command("take", "Copy the embedded store, with the log of its buffer. Beside an earlier snapshot only what is new takes room, and is sent.").Default()
 	take.Flag("url", "Adapter that serves the store, with --web.enable-admin-api, on this machine. Without it the store must be closed.").StringVar(&o.snapshot.url)
 	o.asks(take, "the adapter")
-	take.Flag("keep", "How many snapshots stay in the directory, of those that are whole; the oldest others are removed. 0 keeps all.").Default("0").IntVar(&o.snapshot.keep)
-	take.Arg("directory", "Directory of the snapshots, which exists: in it the snapshot is a directory whose name is its time.").Required().StringVar(&o.snapshot.into)
+	take.Flag("keep", "How many snapshots stay there, of those that are whole; the oldest others are removed. 0 keeps all.").Default("0").IntVar(&o.snapshot.keep)
+	take.Arg("to", "Directory of the snapshots, which exists: in it the snapshot is a directory whose name is its time. Or a place in object storage, such as s3://bucket/directory or gs://bucket/directory.").Required().StringVar(&o.snapshot.into)
+	const from = "The snapshot, such as /backup/20260102T033000.000Z or s3://bucket/directory/20260102T033000.000Z"
+	list := all.Command("list", "Print the snapshots in object storage: their names, bytes, and when they were verified.")
+	list.Arg("from", "Where they are, such as s3://bucket/directory.").Required().StringVar(&o.snapshot.from)
+	verify := all.Command("verify", "Try whether a snapshot can be restored: restore it elsewhere, compare every file with its sum, check the store, and compare some days with the adapter of --url. Ends with 0 if all is well.")
+	verify.Flag("url", "Adapter that has the same samples, such as http://localhost:9201.").StringVar(&o.snapshot.url)
+	o.asks(verify, "the adapter")
+	verify.Flag("days", "How many days, drawn at random, are compared with the adapter.").Default("3").IntVar(&o.snapshot.days)
+	verify.Flag("since", "How far back these days are at most.").Default("30d").SetValue(&o.snapshot.since)
+	verify.Flag("work-dir", "Directory with room for the store, in which it is restored and removed. Default: that for temporary files.").StringVar(&o.snapshot.workDir)
+	verify.Arg("from", from+"; or where there are some, for the newest.").Required().StringVar(&o.snapshot.from)
 	restore := app.Command(commandRestore, "Copy a snapshot to --storage.path, which must be empty or missing.")
-	restore.Arg("directory", "The snapshot.").Required().StringVar(&o.snapshot.from)
+	restore.Arg("from", from+"; in object storage, without a name, the newest one.").Required().StringVar(&o.snapshot.from)
 }
 
 // snapshots takes snapshots of a store that is in use.
@@ -106,7 +128,10 @@ func takeSnapshot(ctx context.Context, o *options, logger log.Logger) (err error
 	if o.snapshot.keep < 0 {
 		return errors.New("--keep is negative")
 	}
-	into, err := filepath.Abs(o.snapshot.into)
+	if isBucket(o.snapshot.into) {
+		return pushSnapshot(ctx, o, logger)
+	}
+	into, err := filepath.Abs(localPlace(o.snapshot.into))
 	if err != nil {
 		return err
 	}
@@ -119,12 +144,7 @@ func takeSnapshot(ctx context.Context, o *options, logger log.Logger) (err error
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	target := filepath.Join(into, time.Now().UTC().Format("20060102T150405.000Z"))
-	if o.snapshot.url != "" {
-		err = snapshotByURL(ctx, o, target, logger)
-	} else {
-		err = snapshotClosed(ctx, o, target, logger)
-	}
-	if err != nil {
+	if err := beside(ctx, o, into, logger, func(dir string) error { return moveAway(ctx, dir, target, logger) }); err != nil {
 		return err
 	}
 	level.Info(logger).Log("msg", "a snapshot is finished", "directory", target)
@@ -138,72 +158,89 @@ func takeSnapshot(ctx context.Context, o *options, logger log.Logger) (err error
 	return err
 }
 
-// snapshotClosed takes a snapshot of a store that no adapter serves. What a log holds is stored first, as at a start.
-func snapshotClosed(ctx context.Context, o *options, target string, logger log.Logger) (err error) {
-	a, err := newAdapter(o.forExisting(), logger)
+// beside takes a snapshot on the disk of the store, lets use copy or move it, and removes it. locked is a directory of snapshots that this process has locked, or empty.
+func beside(ctx context.Context, o *options, locked string, logger log.Logger, use func(dir string) error) (err error) {
+	take, closeTaker, err := o.snapshotTaker(ctx, logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.close()) }()
-	at, err := a.openEngine(ctx, opening{noEngine: true})
-	if errors.As(err, new(errStore)) {
-		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url", err)
+	defer func() { err = errors.Join(err, closeTaker()) }()
+	dir, err := filepath.Abs(filepath.Join(o.path, snapshotsDir))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o750)
 	}
 	if err != nil {
 		return err
 	}
-	s := newSnapshots(at.rows, at.appender, logger, a.reg)
-	return copyAway(ctx, o, target, logger, func(dir string) error { return s.Snapshot(ctx, dir) })
-}
-
-// snapshotByURL lets an adapter take a snapshot.
-func snapshotByURL(ctx context.Context, o *options, target string, logger log.Logger) error {
-	base, err := url.Parse(o.snapshot.url)
-	if err != nil || base.Host == "" {
-		return fmt.Errorf("--url=%s: give the URL of an adapter, such as http://localhost:9201", o.snapshot.url)
-	}
-	name, err := o.askSnapshot(ctx, base.JoinPath("/api/v1/admin/tsdb/snapshot").String())
-	if err != nil {
-		return err
-	}
-	taken := filepath.Join(o.path, snapshotsDir, name)
-	if _, err := snapshot.Read(taken); err != nil {
-		return fmt.Errorf("the adapter has taken a snapshot %s; is --storage.path=%s its directory? %w", name, o.path, err)
-	}
-	return copyAway(ctx, o, target, logger, func(dir string) error { return snapshot.Rename(taken, dir) })
-}
-
-// copyAway makes the snapshot target of one that take takes beside the store. It may be on another disk.
-func copyAway(ctx context.Context, o *options, target string, logger log.Logger, take func(dir string) error) (err error) {
-	dir := filepath.Join(o.path, snapshotsDir)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	if dir != filepath.Dir(target) { // that is locked already
+	if dir != locked {
 		unlock, err := snapshot.Lock(dir)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, unlock()) }()
 	}
-	beside := filepath.Join(dir, "copying")
-	if err := os.RemoveAll(beside); err != nil { // of a process that died
+	taken := filepath.Join(dir, "copying")
+	if err := os.RemoveAll(taken); err != nil { // of a process that died
 		return err
 	}
-	if err := take(beside); err != nil {
+	if err := take(taken); err != nil {
 		return err
 	}
-	if err := snapshot.Rename(beside, target); !errors.Is(err, syscall.EXDEV) { // the same disk
-		return errors.Join(err, os.RemoveAll(beside))
+	return errors.Join(use(taken), os.RemoveAll(taken))
+}
+
+// snapshotTaker returns what takes a snapshot to a directory on the disk of the store.
+func (o *options) snapshotTaker(ctx context.Context, logger log.Logger) (take func(dir string) error, closeTaker func() error, err error) {
+	if o.snapshot.url != "" {
+		take, err = o.snapshotByURL(ctx)
+		return take, func() error { return nil }, err
+	}
+	// What a log holds is stored first, as at a start.
+	a, err := newAdapter(o.forExisting(), logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	at, err := a.openEngine(ctx, opening{noEngine: true})
+	if errors.As(err, new(errStore)) {
+		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url", err)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, a.close())
+	}
+	s := newSnapshots(at.rows, at.appender, logger, a.reg)
+	return func(dir string) error { return s.Snapshot(ctx, dir) }, a.close, nil
+}
+
+// snapshotByURL lets an adapter take a snapshot, and returns what moves it.
+func (o *options) snapshotByURL(ctx context.Context) (take func(dir string) error, err error) {
+	base, err := url.Parse(o.snapshot.url)
+	if err != nil || base.Host == "" {
+		return nil, fmt.Errorf("--url=%s: give the URL of an adapter, such as http://localhost:9201", o.snapshot.url)
+	}
+	name, err := o.askSnapshot(ctx, base.JoinPath("/api/v1/admin/tsdb/snapshot").String())
+	if err != nil {
+		return nil, err
+	}
+	taken := filepath.Join(o.path, snapshotsDir, name)
+	if _, err := snapshot.Read(taken); err != nil {
+		return nil, fmt.Errorf("the adapter has taken a snapshot %s; is --storage.path=%s its directory? %w", name, o.path, err)
+	}
+	return func(dir string) error { return snapshot.Rename(taken, dir) }, nil
+}
+
+// moveAway makes the snapshot target of one that may be on another disk.
+func moveAway(ctx context.Context, taken, target string, logger log.Logger) error {
+	if err := snapshot.Rename(taken, target); !errors.Is(err, syscall.EXDEV) { // the same disk
+		return err
 	}
 	like, err := snapshot.Latest(filepath.Dir(target))
 	if err == nil {
 		err = snapshot.Adopt(target)
 	}
 	if err == nil {
-		_, err = snapshot.Copy(ctx, beside, target, like, newReporter(logger).bytesCopied)
+		_, err = snapshot.Copy(ctx, taken, target, like, newReporter(logger).bytesCopied)
 	}
-	return errors.Join(err, os.RemoveAll(beside))
+	return err
 }
 
 // askSnapshot returns the name of the snapshot that an adapter has taken.
@@ -258,11 +295,19 @@ func restoreSnapshot(ctx context.Context, o *options, logger log.Logger) error {
 	if err != nil {
 		return err
 	}
-	m, err := snapshot.Restore(ctx, o.snapshot.from, dataDir, logDir, newReporter(logger).bytesCopied)
+	var taken time.Time
+	if isBucket(o.snapshot.from) {
+		taken, err = restoreFromBucket(ctx, o, o.snapshot.from, dataDir, logDir, logger)
+	} else {
+		var m *snapshot.Manifest
+		if m, err = snapshot.Restore(ctx, localPlace(o.snapshot.from), dataDir, logDir, newReporter(logger).bytesCopied); err == nil {
+			taken = m.Time
+		}
+	}
 	if err != nil {
 		return err
 	}
-	level.Info(logger).Log("msg", "restored", "directory", dataDir, "snapshot", o.snapshot.from, "of", m.Time.Format(time.RFC3339))
+	level.Info(logger).Log("msg", "restored", "directory", dataDir, "snapshot", o.snapshot.from, "of", taken.Format(time.RFC3339))
 	return nil
 }
 

@@ -46,6 +46,7 @@ func arrows() []arrow {
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		// The model of deletion drives a buffer and what removes rows beneath it.
 		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/durable", "bucketstore/meta"}, []string{"bucketstore/...", "remote/jobs/...", "index", "remote/engine/indexrows", "remote/fleet"}},
+		{"bucketstore/snapshot/objects", []string{"bucketstore", "bucketstore/durable", "bucketstore/snapshot"}, nil},
 		{"bucketstore/snapshot", []string{"bucketstore/durable"}, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},

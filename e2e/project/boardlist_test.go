@@ -189,8 +189,10 @@ func storageBoard() board {
 				q(`max(adapter_retention_limit_bytes{$a})`, "--retention.size, 0 is no limit")}},
 			{title: "Writes refused for want of space", unit: perSecond, queries: []boardQuery{
 				q(`sum by (instance) (rate(adapter_disk_refused_writes_total{$a}[$__rate_interval]))`, "{{instance}}")}},
-			{title: "Snapshots", unit: seconds, description: "Age of the last snapshot since the start. Without one it is that of 1970.", queries: []boardQuery{
-				q(`time() - adapter_snapshot_last_success_timestamp_seconds{$a}`, "{{instance}}")}},
+			{title: "Snapshots", unit: seconds, description: "Age of the last snapshot since the start, and of those in object storage. Without one it is that of 1970.", queries: []boardQuery{
+				q(`time() - adapter_snapshot_last_success_timestamp_seconds{$a}`, "{{instance}}"),
+				q(`time() - adapter_snapshot_bucket_last_success_timestamp_seconds{$a}`, "{{instance}} in object storage"),
+				q(`time() - adapter_snapshot_bucket_verified_timestamp_seconds{$a}`, "{{instance}} verified")}},
 		}},
 		{"Embedded store", []panel{
 			{title: "Commits, 99th percentile", unit: seconds, description: "Until they are synced.", queries: []boardQuery{
@@ -231,7 +233,8 @@ func storageBoard() board {
 				q(`increase(adapter_retention_failures_total{$a}[1h])`, "{{instance}} retention"),
 				q(`increase(adapter_retention_rule_failures_total{$a}[1h])`, "{{instance}} rules"),
 				q(`increase(adapter_deletion_failures_total{$a}[1h])`, "{{instance}} deletion"),
-				q(`increase(adapter_snapshot_failures_total{$a}[1h])`, "{{instance}} snapshots")}},
+				q(`increase(adapter_snapshot_failures_total{$a}[1h])`, "{{instance}} snapshots"),
+				q(`increase(adapter_snapshot_bucket_failures_total{$a}[1h])`, "{{instance}} looks at snapshots in object storage")}},
 		}},
 	}}
 }
