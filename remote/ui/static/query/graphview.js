@@ -43,7 +43,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
     };
     const made = answers.length > 0 ? await drawingOf(state, answers, times, options, signal) : { nodes: [] };
     const isEmpty = answers.length > 0 && answers.every((answer) => answer.result.length === 0);
-    const found = isEmpty ? await newest(answers[0].expr, signal, navigate) : "";
+    const found = isEmpty ? await newest(answers[0].expr, signal, navigate, state.expr) : "";
     drawing = made;
     say(asked);
     place.replaceChildren(...made.nodes, found);

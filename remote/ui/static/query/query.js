@@ -1,8 +1,10 @@
 // The tab Query: expressions at a time as tables, or over a range as one graph.
 
+import { announce } from "../common/announce.js";
 import { notes, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
-import { count } from "../common/format.js";
+import { copy } from "../common/export.js";
+import { count, utc } from "../common/format.js";
 import { formatDuration } from "../common/quantities.js";
 import { sentence } from "./announcement.js";
 import * as expressions from "./expressions.js";
@@ -72,11 +74,11 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
   const query = { query: expr, ...(state.res && { max_source_resolution: state.res }) };
   try {
     if (state.view !== "graph") {
-      return { expr, letter, answer: await askInstant(query, end, signal), took: performance.now() - began };
+      return { expr, letter, answer: await askInstant(query, end, signal), took: performance.now() - began, end };
     }
     const steps = stepsOf(start, end, state.step);
     const answer = await askRange({ ...query, limit: state.lines }, steps, end, signal);
-    return { expr, letter, answer, took: performance.now() - began, step: steps.step };
+    return { expr, letter, answer, took: performance.now() - began, step: steps.step, end };
   } catch (error) {
     if (signal.aborted || error instanceof Unreachable) {
       throw error;
@@ -86,8 +88,8 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 }
 
 // about returns what there is to say of an answer beside its result.
-function about({ expr, answer, error, took, step }, state, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr)), more(answer, navigate)];
+function about({ expr, answer, error, took, step, end }, state, navigate) {
+  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), linkButton(end)), more(expr, answer, state, navigate)];
 }
 
 function facts(answer, took, step) {
@@ -97,10 +99,29 @@ function facts(answer, took, step) {
   return element("p", { class: "facts" }, `${isList ? shown : ""}${count(took)} ms${step ? `, step ${formatDuration(step)}` : ""}`);
 }
 
-// more is a button that shows more lines, if there are more.
-function more({ data: { result: found }, series: all }, navigate) {
+// more says which lines are shown if there are more, and has buttons that show more, or the highest.
+function more(expr, { data: { result: found }, series: all }, state, navigate) {
+  if (!(all > found.length)) {
+    return "";
+  }
   const { options, selectedIndex } = document.querySelector("#query select[name=lines]");
-  const next = options[selectedIndex + 1];
-  return all > found.length && next
-    ? element("p", {}, element("button", { type: "button", onclick: () => navigate({ lines: next.value }) }, `Show ${next.text}`)) : "";
+  const next = options[selectedIndex + 1], topk = `topk(10, ${expr})`;
+  const button = (text, changes) => element("button", { type: "button", onclick: () => navigate(changes) }, text);
+  return element("p", { class: "more" }, "These are the first in the order of their labels. ",
+    ...(next ? [button(`Show ${next.text}`, { lines: next.value }), " "] : []), button("Show the 10 highest", { expr: state.expr.map((text) => (text === expr ? topk : text)) }));
+}
+
+// linkButton copies a link to what is shown: with the end of its time, and without a refresh.
+function linkButton(end) {
+  return element("button", { type: "button", class: "copy-link", title: "Copy a link with this time, which shows the same tomorrow", onclick: ({ currentTarget: button }) => {
+    const link = new URL(location.href);
+    link.searchParams.set("end", utc(Math.ceil(end)));
+    link.searchParams.delete("refresh");
+    const say = (text) => {
+      button.textContent = text;
+      announce(text);
+      button.addEventListener("blur", () => { button.textContent = "Copy link"; }, { once: true });
+    };
+    copy(link.href).then(() => say("Link copied"), (err) => say(err.message));
+  } }, "Copy link");
 }

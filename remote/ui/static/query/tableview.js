@@ -16,7 +16,7 @@ export async function showTables(state, result, signal, navigate, askAll, tell) 
     const asked = await askAll(times, isRefresh);
     const answers = asked.filter(({ error }) => !error);
     const isEmpty = answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0);
-    const found = isEmpty && !hint.hasChildNodes() ? await newest(answers[0].expr, signal, navigate) : undefined;
+    const found = isEmpty && !hint.hasChildNodes() ? await newest(answers[0].expr, signal, navigate, state.expr) : undefined;
     const isFirst = !parts;
     parts ??= asked.map(() => ({ told: element("div", { class: "told" }), table: element("div", {}) })); // last is the last table that had rows
     asked.forEach((one, i) => {

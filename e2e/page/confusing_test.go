@@ -1,0 +1,78 @@
+//go:build browser
+
+package page
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// TestPageTypo: where no metric has a name, those that are called alike are offered, and one click asks for them; in tables and graphs, of the expression that has the
+// name and not of another.
+func TestPageTypo(t *testing.T) {
+	t.Parallel()
+	a := harness.StartAdapter(t, harness.Embedded(t))
+	p := newPage(t, a)
+	for _, name := range []string{"http_requests_total", "http_request_size", "grpc_requests_total", "up"} {
+		sendMany(t, a, name, 0, 2)
+	}
+	for _, view := range []string{"table", "graph"} {
+		p.open("expr", `sum(rate(htpp_requests_total{n="001"}[5m])) / sum(http_requests_total)`, "view", view)
+		said := p.texts("p")
+		if !slices.Contains(said, "No metric is called htpp_requests_total. Did you mean http_requests_total or grpc_requests_total?") {
+			t.Errorf("%s: %q", view, said)
+		}
+		p.checkContrast(view)
+		p.shoot("typo-" + view)
+		p.click("#query .result p button")
+		p.wantParameters("expr", `sum(rate(http_requests_total{n="001"}[5m])) / sum(http_requests_total)`, "view", view)
+	}
+	for _, expr := range []string{"nothing_like_it", "http_requests_total > 100", `{job="x"}`} {
+		p.open("expr", expr, "view", "table")
+		if got := p.texts("p"); strings.Contains(strings.Join(got, " "), "Did you mean") {
+			t.Errorf("%s: the page says %q", expr, got)
+		}
+	}
+}
+
+// TestPageShareLink: a link that is copied shows the same tomorrow: it has the end of the time, and no refresh. Where not all series are shown the highest ones are one click away.
+func TestPageShareLink(t *testing.T) {
+	t.Parallel()
+	a := harness.StartAdapter(t, harness.Embedded(t))
+	p := newPage(t, a)
+	sendMany(t, a, "many", 0, 70)
+	p.onOpen(`Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { window.copied = text } } })`)
+	p.open("expr", "many", "view", "graph", "range", "900", "refresh", "1m")
+	p.eachLook(func(look string) {
+		p.open("expr", "many", "view", "graph", "range", "900", "refresh", "1m")
+		p.checkContrast(look)
+		p.shoot("share-" + look)
+	})
+	p.click("#query .copy-link")
+	p.await(`document.querySelector("#query .copy-link").textContent === "Link copied"`)
+	link, err := url.Parse(evaluate[string](p, "window.copied"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := time.Parse(time.RFC3339, link.Query().Get("end"))
+	if age := time.Since(end); err != nil || age > time.Minute || age < -2*time.Second || link.Query().Has("refresh") || link.Query().Get("range") != "900" || link.Query().Get("expr") != "many" {
+		t.Errorf("the link is %s, %v", link, err)
+	}
+	p.visit("?" + link.RawQuery)
+	if got := p.texts(".facts"); len(got) != 1 || !strings.HasPrefix(got[0], "60 of 70 series shown, ") {
+		t.Errorf("the link shows %q", got)
+	}
+	if got := p.texts("p.more"); !slices.Equal(got, []string{"These are the first in the order of their labels. Show 240 lines Show the 10 highest"}) {
+		t.Errorf("beside it stands %q", got)
+	}
+	p.click("#query .result p.more button:last-child")
+	p.wantParameters("expr", "topk(10, many)", "view", "graph")
+	if got := p.texts(".facts"); len(got) != 1 || !strings.HasPrefix(got[0], "10 series, ") {
+		t.Errorf("the highest are %q", got)
+	}
+}
