@@ -53,9 +53,21 @@ type objectsFile struct {
 
 // openBucket opens the snapshots at a URL such as s3://bucket/directory. If it ends with the name of one, that is returned.
 func (o *options) openBucket(place string, logger log.Logger) (b *objects.Bucket, name string, closeBucket func() error, err error) {
+	bucket, dir, err := o.openObjects(place, logger)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if _, err := time.Parse(objects.NameFormat, path.Base(dir)); err == nil {
+		dir, name = path.Split(dir)
+	}
+	return objects.New(objects.Config{Objects: objstore.NewPrefixedBucket(bucket, dir), Name: place, Holder: processName(), Logger: logger}), name, bucket.Close, nil
+}
+
+// openObjects opens the bucket of a URL such as s3://bucket/directory, and returns the directory.
+func (o *options) openObjects(place string, logger log.Logger) (bucket objstore.Bucket, dir string, err error) {
 	u, err := url.Parse(place)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return nil, "", nil, fmt.Errorf("%s: give a directory, or a URL such as s3://bucket/directory or gs://bucket/directory", place)
+		return nil, "", fmt.Errorf("%s: give a directory, or a URL such as s3://bucket/directory or gs://bucket/directory", place)
 	}
 	file := objectsFile{}
 	if o.snapshot.objects != "" {
@@ -64,26 +76,21 @@ func (o *options) openBucket(place string, logger log.Logger) (b *objects.Bucket
 			err = yaml.UnmarshalStrict(text, &file)
 		}
 		if err != nil {
-			return nil, "", nil, fmt.Errorf("--%s: %w", objectsFlag, err)
+			return nil, "", fmt.Errorf("--%s: %w", objectsFlag, err)
 		}
 	}
 	provider := map[string]objstore.ObjProvider{"s3": objstore.S3, "gs": objstore.GCS}[u.Scheme]
 	if provider == "" {
-		return nil, "", nil, fmt.Errorf("%s: give a directory, s3://… or gs://…", place)
+		return nil, "", fmt.Errorf("%s: give a directory, s3://… or gs://…", place)
 	}
 	if file.Type != "" && !strings.EqualFold(string(file.Type), string(provider)) {
-		return nil, "", nil, fmt.Errorf("--%s: its type is %s, not that of %s", objectsFlag, file.Type, place)
+		return nil, "", fmt.Errorf("--%s: its type is %s, not that of %s", objectsFlag, file.Type, place)
 	}
-	bucket, err := file.open(provider, u.Host, logger)
+	bucket, err = file.open(provider, u.Host, logger)
 	if err != nil {
-		return nil, "", nil, fmt.Errorf("%s: %w", place, err)
+		return nil, "", fmt.Errorf("%s: %w", place, err)
 	}
-	dir := strings.Trim(u.Path, "/")
-	if _, err := time.Parse(objects.NameFormat, path.Base(dir)); err == nil {
-		dir, name = path.Split(dir)
-	}
-	dir = path.Join(file.Prefix, dir)
-	return objects.New(objects.Config{Objects: objstore.NewPrefixedBucket(bucket, dir), Name: place, Holder: processName(), Logger: logger}), name, bucket.Close, nil
+	return bucket, path.Join(file.Prefix, strings.Trim(u.Path, "/")), nil
 }
 
 // set sets a value that the file does not have.

@@ -44,6 +44,8 @@ type importOptions struct {
 	// url is that of a running adapter, or empty.
 	url  string
 	dirs []string
+	// workDir has the blocks of object storage that are being read.
+	workDir string
 	// file is a text, or - for the standard input, from the URL of a source, headers those of requests to it, and httpConfig a file with TLS and credentials.
 	file, from, httpConfig string
 	headers                map[string]string
@@ -71,7 +73,8 @@ func (o *options) importCommand(app *kingpin.Application) {
 	c.Flag("samples-per-second", "Maximum number of samples a second that are read. 0 is no limit.").Default("0").Float64Var(&i.perSecond)
 	c.Flag("concurrency", "How many series, or parts of a slow source, are imported at the same time. 0 is the number of CPUs.").Default("0").IntVar(&i.concurrency)
 	blocks := c.Command("blocks", "Import TSDB blocks of Prometheus, Thanos or Mimir.")
-	blocks.Arg("dir", "A block, or a directory with blocks: that of --storage.tsdb.path of Prometheus, or a snapshot of it.").Required().ExistingDirsVar(&i.dirs)
+	blocks.Flag("work-dir", "Directory with room for the blocks of 37 hours, if they come from object storage. Default: that for temporary files.").StringVar(&i.workDir)
+	blocks.Arg("dir", "A block, or a directory with blocks: that of --storage.tsdb.path of Prometheus, or a snapshot of it. Or those of Thanos or Mimir in object storage, such as s3://bucket/tenant or gs://bucket.").Required().StringsVar(&i.dirs)
 	text := c.Command("openmetrics", "Import OpenMetrics text with timestamps.")
 	text.Arg("file", "File with the text, or - for the standard input.").Required().StringVar(&i.file)
 	i.headers = make(map[string]string)
@@ -102,12 +105,17 @@ func (o *options) checkImport() error {
 	case i.concurrency == 0:
 		i.concurrency = runtime.GOMAXPROCS(0)
 	}
+	for _, dir := range i.dirs {
+		if info, err := os.Stat(dir); !isBucket(dir) && (err != nil || !info.IsDir()) {
+			return fmt.Errorf("%s is no directory", dir)
+		}
+	}
 	_, _, _, err := i.parse()
 	return err
 }
 
 // source returns what is imported, and a name of it and of the options that choose its samples.
-func (o *options) source(logger log.Logger) (source history.Source, id string, err error) {
+func (o *options) source(ctx context.Context, logger log.Logger) (source history.Source, id string, err error) {
 	i := &o.imports
 	var sel history.Selection
 	if sel.Matchers, sel.Mint, sel.Maxt, err = i.parse(); err != nil {
@@ -122,7 +130,7 @@ func (o *options) source(logger log.Logger) (source history.Source, id string, e
 	switch o.command {
 	case commandImportBlocks:
 		// Blocks have names of their own, so that those of another directory go on with the same import.
-		source = history.NewBlocks(i.dirs, sel)
+		source, err = o.blocks(ctx, sel, logger)
 	case commandImportText:
 		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), o.in, sel, logger) // kingpin makes "" of "-"
 	case commandImportRead:
@@ -154,7 +162,7 @@ func (i *importOptions) headerTexts() (texts []string) {
 
 // importSamples runs import.
 func importSamples(ctx context.Context, o *options, logger log.Logger) (err error) {
-	source, id, err := o.source(logger)
+	source, id, err := o.source(ctx, logger)
 	if err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func TestImportHeaders(t *testing.T) {
 			for _, header := range headers {
 				args = append(args, "--header="+header)
 			}
-			source, id, err := parse(t, args...).source(log.NewNopLogger())
+			source, id, err := parse(t, args...).source(t.Context(), log.NewNopLogger())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ type mode struct {
 // modes has every flag that has no effect in some modes.
 var modes = []mode{
 	{
-		[]string{"storage.path", "retention.size", "snapshot.bucket", "objstore.config.file"},
+		[]string{"storage.path", "retention.size", "snapshot.bucket"},
 		(*options).isOnDisk,
 		"is for the embedded store: leave it out, or use --storage.backend=embedded",
 	},

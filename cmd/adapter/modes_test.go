@@ -19,7 +19,7 @@ var alwaysEffective = []string{
 	"query.results-cache-bytes", // on Bigtable without a fleet its only value is 0
 	"rules.file", "rules.evaluation-interval", "rules.query-offset", "rules.reevaluate", "alertmanager.url", "alertmanager.config.file",
 	"auto-gomemlimit", "auto-gomemlimit.ratio",
-	"self-scrape-interval", "log.level", "log.format",
+	"self-scrape-interval", "log.level", "log.format", "objstore.config.file",
 }
 
 // TestModes: a flag without an effect in the modes that are chosen is refused by name, and the message names the flag that

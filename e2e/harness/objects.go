@@ -2,8 +2,11 @@ package harness
 
 import (
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,8 +19,8 @@ import (
 type Objects struct {
 	// URL is that of the server, Bucket the name of the bucket.
 	URL, Bucket string
-	// fails is how many of the next uploads fail.
-	fails atomic.Int64
+	// fails is how many of the next uploads fail, failReads how many of the next reads of an object that is a content.
+	fails, failReads atomic.Int64
 	// held says that uploads of contents wait for their client to end.
 	held atomic.Bool
 	// Held counts the uploads that wait.
@@ -46,6 +49,10 @@ func StartObjects(t testing.TB) *Objects {
 				return
 			}
 		}
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/chunks/") && o.failReads.Add(-1) >= 0 {
+			http.Error(w, "<Error><Code>AccessDenied</Code><Message>For a while.</Message></Error>", http.StatusForbidden) // which the client does not try again by itself
+			return
+		}
 		s3.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -55,6 +62,38 @@ func StartObjects(t testing.TB) *Objects {
 
 // Fail lets the next uploads fail.
 func (o *Objects) Fail(n int64) { o.fails.Store(n) }
+
+// FailReads lets the next reads of chunks of blocks fail.
+func (o *Objects) FailReads(n int64) { o.failReads.Store(n) }
+
+// Put writes an object.
+func (o *Objects) Put(t testing.TB, name string, content []byte) {
+	t.Helper()
+	resp, err := RoundTrip(t.Context(), http.MethodPut, o.URL+"/"+o.Bucket+"/"+name, nil, content)
+	if err != nil || resp.Status != http.StatusOK {
+		t.Fatalf("%v, %v", resp, err)
+	}
+}
+
+// PutDir writes the files of a directory.
+func (o *Objects) PutDir(t testing.TB, dir, prefix string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		o.Put(t, prefix+"/"+filepath.ToSlash(name), content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Hold lets uploads of contents wait, from now on, or no more.
 func (o *Objects) Hold(held bool) { o.held.Store(held) }

@@ -37,6 +37,15 @@ type Blocks struct {
 	all  []*block
 	// open are the blocks that are open.
 	open map[*block]openBlock
+	// files, if set, brings the files of blocks.
+	files BlockFiles
+}
+
+// BlockFiles are the files of blocks that are elsewhere. Their directories have no file but meta.json at first.
+type BlockFiles interface {
+	// Fetch brings the files of a block to its directory, and Drop removes them. A Fetch that has failed may be called again.
+	Fetch(ctx context.Context, dir string) error
+	Drop(dir string) error
 }
 
 // An openBlock is a *tsdb.Block, or a *salvaged.
@@ -78,6 +87,13 @@ type blockMeta struct {
 // NewBlocks returns the blocks in dirs. Each is a block, or a folder of blocks.
 func NewBlocks(dirs []string, sel Selection) *Blocks {
 	return &Blocks{dirs: dirs, sel: sel, open: make(map[*block]openBlock)}
+}
+
+// NewRemoteBlocks returns the blocks in dirs, whose files are elsewhere: each is there while it is open, for units of its time.
+func NewRemoteBlocks(dirs []string, files BlockFiles, sel Selection) *Blocks {
+	b := NewBlocks(dirs, sel)
+	b.files = files
+	return b
 }
 
 // Parallel implements Source.
@@ -250,6 +266,11 @@ func (b *Blocks) openBlock(ctx context.Context, of *block) (openBlock, error) {
 	if of.err != nil {
 		return nil, of.err
 	}
+	if b.files != nil {
+		if err := b.files.Fetch(ctx, of.dir); err != nil {
+			return nil, &Temporary{err}
+		}
+	}
 	opened, err := openWhole(ctx, of, b.sel)
 	if err != nil && ctx.Err() == nil {
 		var left *salvaged
@@ -285,7 +306,11 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 	for of, opened := range b.open {
 		if of.meta.MaxTime <= u.Start {
 			delete(b.open, of)
-			if err := opened.Close(); err != nil {
+			err := opened.Close()
+			if b.files != nil {
+				err = errors.Join(err, b.files.Drop(of.dir))
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -306,6 +331,9 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 			continue
 		}
 		opened, err := b.openBlock(ctx, of)
+		if errors.As(err, new(*Temporary)) {
+			return nil, errors.Join(err, r.Close())
+		}
 		var q storage.ChunkQuerier
 		if err == nil {
 			q, err = tsdb.NewBlockChunkQuerier(opened, u.Start, u.Limit-1)
