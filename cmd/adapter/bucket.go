@@ -93,24 +93,15 @@ func (o *options) openObjects(place string, logger log.Logger) (bucket objstore.
 	return bucket, path.Join(file.Prefix, strings.Trim(u.Path, "/")), nil
 }
 
-// set sets a value that the file does not have.
-func (f *objectsFile) set(key string, value any) {
+// setDefault returns what the file has for a key, which is value if it had nothing.
+func (f *objectsFile) setDefault(key string, value any) any {
 	for _, item := range f.Config {
 		if item.Key == key {
-			return
+			return item.Value
 		}
 	}
 	f.Config = append(f.Config, yaml.MapItem{Key: key, Value: value})
-}
-
-// has says whether the file has a value.
-func (f *objectsFile) has(key string) bool {
-	for _, item := range f.Config {
-		if item.Key == key {
-			return true
-		}
-	}
-	return false
+	return value
 }
 
 // partSize is how much of an object is sent at once, in bytes.
@@ -118,43 +109,44 @@ const partSize = 16 << 20
 
 // open opens a bucket.
 func (f *objectsFile) open(provider objstore.ObjProvider, bucket string, logger log.Logger) (objstore.Bucket, error) {
-	f.set("bucket", bucket)
-	for _, item := range f.Config {
-		if item.Key == "bucket" && item.Value != bucket {
-			return nil, fmt.Errorf("--%s names another bucket, %v", objectsFlag, item.Value)
-		}
+	if named := f.setDefault("bucket", bucket); named != bucket {
+		return nil, fmt.Errorf("--%s names another bucket, %v", objectsFlag, named)
 	}
-	if provider == objstore.GCS {
-		text, err := yaml.Marshal(f.Config)
-		if err != nil {
+	if provider == objstore.S3 {
+		f.setDefault("part_size", partSize)
+		if err := f.setEndpoint(); err != nil {
 			return nil, err
 		}
-		return gcs.NewBucket(context.Background(), logger, text, "promtable", nil)
-	}
-	f.set("part_size", partSize)
-	if !f.has("endpoint") {
-		// What the tools of AWS take.
-		region := cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
-		endpoint := "s3.amazonaws.com"
-		if region != "" {
-			f.set("region", region)
-			endpoint = "s3." + region + ".amazonaws.com"
-		}
-		if other := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL")); other != "" {
-			u, err := url.Parse(other)
-			if err != nil || u.Host == "" {
-				return nil, fmt.Errorf("AWS_ENDPOINT_URL=%s: give a URL", other)
-			}
-			endpoint = u.Host
-			f.set("insecure", u.Scheme == "http")
-		}
-		f.set("endpoint", endpoint)
 	}
 	text, err := yaml.Marshal(f.Config)
 	if err != nil {
 		return nil, err
 	}
+	if provider == objstore.GCS {
+		return gcs.NewBucket(context.Background(), logger, text, "promtable", nil)
+	}
 	return s3.NewBucket(logger, text, "promtable", nil)
+}
+
+// setEndpoint sets what the environment says as the tools of AWS take it, unless the file has an endpoint.
+func (f *objectsFile) setEndpoint() error {
+	region := cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
+	endpoint, insecure := "s3.amazonaws.com", false
+	if region != "" {
+		endpoint = "s3." + region + ".amazonaws.com"
+	}
+	if other := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL")); other != "" {
+		u, err := url.Parse(other)
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("AWS_ENDPOINT_URL=%s: give a URL", other)
+		}
+		endpoint, insecure = u.Host, u.Scheme == "http"
+	}
+	if f.setDefault("endpoint", endpoint) == endpoint {
+		f.setDefault("region", region)
+		f.setDefault("insecure", insecure)
+	}
+	return nil
 }
 
 // pushSnapshot takes a snapshot beside the store, copies it to object storage, and removes it.
@@ -229,7 +221,7 @@ func listSnapshots(ctx context.Context, o *options, logger log.Logger) (err erro
 // bucketInterval is how often the adapter looks at the snapshots in object storage.
 const bucketInterval = 5 * time.Minute
 
-// openBucketWatch keeps gauges about the snapshots of --snapshot.bucket, until close.
+// openBucketWatch begins to keep gauges about the snapshots of --snapshot.bucket, until close.
 func (a *adapter) openBucketWatch(ctx context.Context) error {
 	b, _, closeBucket, err := a.o.openBucket(a.o.snapshot.bucket, a.logger)
 	if err != nil {
@@ -246,6 +238,7 @@ func (a *adapter) openBucketWatch(ctx context.Context) error {
 	return nil
 }
 
+// watchBucket sets the gauges at an interval until ctx ends.
 func (a *adapter) watchBucket(ctx context.Context, b *objects.Bucket) {
 	f := metricset.New(a.reg)
 	newest := f.Gauge("adapter_snapshot_bucket_last_success_timestamp_seconds", "When the newest whole snapshot in object storage was taken. 0 if there is none.")

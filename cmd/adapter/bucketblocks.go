@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 // The files of a block in object storage that are not its samples.
 const (
 	blockMeta = "meta.json"
-	// deletionMark is there when a block is to be removed: another one has its samples, or nobody wants them.
+	// deletionMark is there when a block is to be removed: another one has its samples, or they are not to be kept.
 	deletionMark = "deletion-mark.json"
 )
 
@@ -41,7 +42,7 @@ func (o *options) blocks(ctx context.Context, sel history.Selection, logger log.
 				return nil, fmt.Errorf("--work-dir: %w", err)
 			}
 		}
-		dir, err := o.bucketBlocks(ctx, place, files, logger)
+		dir, err := o.openBlocks(ctx, place, files, logger)
 		if err != nil {
 			return nil, errors.Join(err, files.close())
 		}
@@ -82,8 +83,8 @@ func (b *bucketBlocks) close() (err error) {
 	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
-// bucketBlocks brings meta.json of all blocks at a place to a directory, which it returns.
-func (o *options) bucketBlocks(ctx context.Context, place string, files *bucketBlocks, logger log.Logger) (dir string, err error) {
+// openBlocks brings meta.json of all blocks at a place to a directory, which it returns.
+func (o *options) openBlocks(ctx context.Context, place string, files *bucketBlocks, logger log.Logger) (dir string, err error) {
 	bucket, prefix, err := o.openObjects(place, logger)
 	if err != nil {
 		return "", err
@@ -150,7 +151,10 @@ func (b *bucketBlocks) Fetch(ctx context.Context, dir string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
 			return err
 		}
-		return fetchObject(ctx, from.bucket, name, to)
+		if err := fetchObject(ctx, from.bucket, name, to); err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		return nil
 	}, objstore.WithRecursiveIter())
 }
 
@@ -175,16 +179,12 @@ func fetchObject(ctx context.Context, bucket objstore.Bucket, name, to string) e
 		return err
 	}
 	defer r.Close()
-	// S3 tells that there is no object when it is read.
 	content, err := os.Create(to)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(content, r)
-	if closed := content.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if err = cmp.Or(err, content.Close()); err != nil { // one that stays as it is, see openBlocks
 		_ = os.Remove(to)
 	}
 	return err

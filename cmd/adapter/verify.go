@@ -20,6 +20,9 @@ import (
 // verifySnapshot restores a snapshot to a directory of its own, which it removes, checks the store there, and compares some days of it with a running adapter.
 func verifySnapshot(ctx context.Context, o *options, logger log.Logger) (err error) {
 	v := &o.snapshot
+	if !o.traits().OnDisk {
+		return errors.New("snapshot verify is for the embedded store: for Bigtable use its own backups, see docs/bigtable.md")
+	}
 	if v.days < 0 || v.since <= 0 {
 		return errors.New("--days is negative, or --since is not a time such as 30d")
 	}

@@ -67,6 +67,14 @@ func TestSnapshotObjects(t *testing.T) {
 		t.Errorf("the second snapshot has sent %s", sent)
 	}
 	names(2)
+	file := filepath.Join(t.TempDir(), "objects.yml") // in place of the environment
+	text := fmt.Sprintf("type: S3\nconfig: {endpoint: %q, insecure: true, access_key: id, secret_key: secret}\nprefix: promtable\n", strings.TrimPrefix(s3.URL, "http://"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, output := harness.RunCommand(t, harness.Backend{}, "snapshot", "list", "s3://"+s3.Bucket+"/a", "--objstore.config.file="+file); code != 0 || !strings.HasPrefix(output, first) {
+		t.Errorf("by a file: %d\n%s", code, output)
+	}
 
 	code, output := command("snapshot", "verify", place, "--url="+a.URL(""), "--since=60d", "--days=2")
 	if code != 0 || !strings.Contains(output, "all is well") || !strings.Contains(output, "2 days have the same samples as the adapter") || !strings.Contains(output, "verified: ") {

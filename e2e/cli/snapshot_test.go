@@ -70,6 +70,7 @@ func TestSnapshotRefused(t *testing.T) {
 	}{
 		{harness.InProcess(t), []string{"snapshot", t.TempDir()}, "use its own backups"},
 		{harness.InProcess(t), []string{"restore", t.TempDir()}, "use its own backups"},
+		{harness.InProcess(t), []string{"snapshot", "verify", t.TempDir()}, "use its own backups"},
 		{harness.Embedded(t), []string{"snapshot", filepath.Join(t.TempDir(), "missing")}, "missing"},
 		{harness.Embedded(t), []string{"snapshot", t.TempDir()}, "no store in data directory"},
 		{harness.Embedded(t), []string{"snapshot", "--url=x", t.TempDir()}, "--url=x"},

@@ -36,8 +36,7 @@ type Blocks struct {
 	sel  Selection
 	all  []*block
 	// open are the blocks that are open.
-	open map[*block]openBlock
-	// files, if set, brings the files of blocks.
+	open  map[*block]openBlock
 	files BlockFiles
 }
 
@@ -47,6 +46,12 @@ type BlockFiles interface {
 	Fetch(ctx context.Context, dir string) error
 	Drop(dir string) error
 }
+
+// onDisk are the files of blocks that are there.
+type onDisk struct{}
+
+func (onDisk) Fetch(context.Context, string) error { return nil }
+func (onDisk) Drop(string) error                   { return nil }
 
 // An openBlock is a *tsdb.Block, or a *salvaged.
 type openBlock interface {
@@ -86,14 +91,12 @@ type blockMeta struct {
 
 // NewBlocks returns the blocks in dirs. Each is a block, or a folder of blocks.
 func NewBlocks(dirs []string, sel Selection) *Blocks {
-	return &Blocks{dirs: dirs, sel: sel, open: make(map[*block]openBlock)}
+	return NewRemoteBlocks(dirs, onDisk{}, sel)
 }
 
 // NewRemoteBlocks returns the blocks in dirs, whose files are elsewhere: each is there while it is open, for units of its time.
 func NewRemoteBlocks(dirs []string, files BlockFiles, sel Selection) *Blocks {
-	b := NewBlocks(dirs, sel)
-	b.files = files
-	return b
+	return &Blocks{dirs: dirs, sel: sel, open: make(map[*block]openBlock), files: files}
 }
 
 // Parallel implements Source.
@@ -266,10 +269,8 @@ func (b *Blocks) openBlock(ctx context.Context, of *block) (openBlock, error) {
 	if of.err != nil {
 		return nil, of.err
 	}
-	if b.files != nil {
-		if err := b.files.Fetch(ctx, of.dir); err != nil {
-			return nil, &Temporary{err}
-		}
+	if err := b.files.Fetch(ctx, of.dir); err != nil {
+		return nil, &Temporary{err}
 	}
 	opened, err := openWhole(ctx, of, b.sel)
 	if err != nil && ctx.Err() == nil {
@@ -282,7 +283,7 @@ func (b *Blocks) openBlock(ctx context.Context, of *block) (openBlock, error) {
 		return nil, errors.Join(err, ctx.Err())
 	}
 	if err != nil {
-		of.err = fmt.Errorf("block %s is damaged, or gone: %w", of.dir, err)
+		of.err = fmt.Errorf("block %s is damaged, or gone: %w", of.dir, errors.Join(err, b.files.Drop(of.dir)))
 		return nil, of.err
 	}
 	b.open[of] = opened
@@ -306,11 +307,7 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 	for of, opened := range b.open {
 		if of.meta.MaxTime <= u.Start {
 			delete(b.open, of)
-			err := opened.Close()
-			if b.files != nil {
-				err = errors.Join(err, b.files.Drop(of.dir))
-			}
-			if err != nil {
+			if err := errors.Join(opened.Close(), b.files.Drop(of.dir)); err != nil {
 				return nil, err
 			}
 		}

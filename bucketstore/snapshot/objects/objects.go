@@ -25,6 +25,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,7 +184,7 @@ func (b *Bucket) get(ctx context.Context, name string) (content []byte, err erro
 			return err
 		}
 		content, err = io.ReadAll(io.LimitReader(r, maxManifest))
-		return errors.Join(err, r.Close())
+		return cmp.Or(err, r.Close()) // one that stays as it is: retry looks at it
 	})
 	return content, err
 }
@@ -339,7 +340,7 @@ func (f bucketFiles) Fetch(ctx context.Context, file snapshot.File, to string) e
 				return err
 			}
 			sum, err := snapshot.SumOf(ctx, io.TeeReader(r, w))
-			if err = errors.Join(err, r.Close()); err == nil && sum != file.Sum {
+			if err = cmp.Or(err, r.Close()); err == nil && sum != file.Sum {
 				err = snapshot.ErrDamaged
 			}
 			return err

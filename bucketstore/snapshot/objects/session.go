@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -211,7 +212,7 @@ func (s *Session) send(ctx context.Context, path string, f snapshot.File, object
 		if err == nil && sum.String() != f.Sum {
 			err = errors.Join(snapshot.ErrDamaged, s.b.cfg.Objects.Delete(ctx, object))
 		}
-		return errors.Join(err, file.Close())
+		return cmp.Or(err, file.Close())
 	})
 }
 
