@@ -30,7 +30,7 @@ func TestCommandHelp(t *testing.T) {
 		command []string
 		want    []string // in this order
 	}{
-		{[]string{"import"}, []string{"usage: adapter import [<flags>] <command>", "Import samples", "Flags:", "--match=", "--url=", "Subcommands:", "import blocks <dir>", "import victoriametrics", "Flags of the server", "--storage.*"}},
+		{[]string{"import"}, []string{"usage: adapter import [<flags>] <command>", "Import samples", "Flags:", "--match=", "--url=", "Subcommands:", "import blocks [<flags>] <dir>", "import victoriametrics", "Flags of the server", "--storage.*"}},
 		{[]string{"export", "blocks"}, []string{"usage: adapter export blocks --start=START [<flags>] <dir>", "Args:", "<dir>", "Flags:", "--start=", "--block-duration=", "Flags of the server", "--storage.*"}},
 		{[]string{"buffer", "list"}, []string{"usage: adapter buffer list", "List the logs", "Flags of the server", "--storage.*"}},
 	} {
