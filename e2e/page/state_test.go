@@ -156,7 +156,7 @@ func TestPageUTC(t *testing.T) {
 				if got := p.when(); got != c.words {
 					t.Errorf("%s: the time is %s, want %s", c.choice, got, c.words)
 				}
-				if got := p.texts(".graph-zone"); !slices.Equal(got, []string{c.zone}) {
+				if got := p.texts(".graph-zone span"); !slices.Equal(got, []string{c.zone}) {
 					t.Errorf("%s: the zone is called %s", c.choice, got)
 				}
 				_, end, _ := strings.Cut(c.words, " – ")

@@ -22,7 +22,7 @@ func (p *browserPage) download(dir, selector string) (name, text string) {
 	devtools(p, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, BrowserContextID: p.owner(), DownloadPath: dir})
 	p.click(selector)
 	harness.Eventually(p, "the file is there", func() error {
-		files, err := filepath.Glob(filepath.Join(dir, "*.csv"))
+		files, err := filepath.Glob(filepath.Join(dir, "*.[cp][sn][vg]"))
 		if err != nil || len(files) != 1 {
 			return fmt.Errorf("there are %q, %v", files, err)
 		}

@@ -33,9 +33,9 @@ export async function copy(text) {
   }
 }
 
-// save gives a text to the browser as a file.
-export function save(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+// save gives a text, or the bytes of a Blob, to the browser as a file.
+export function save(name, type, content) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
   element("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000); // some browsers read it late
 }

@@ -70,6 +70,11 @@ export function series(labels) {
   return pairs.length > 0 || front === "" ? `${front}{${pairs.join(", ")}}` : front;
 }
 
+// capital writes a text with a capital in front.
+export function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
 // sample returns the time in seconds and the text of a sample: of its value, or
 // of its histogram.
 export function sample({ value, histogram }) {

@@ -1,19 +1,23 @@
 // A graph of series as lines, areas, points or bars, with a legend that can be used without a mouse.
 
 import { element, message } from "../common/dom.js";
-import { count, time } from "../common/format.js";
+import { csv, save } from "../common/export.js";
+import { capital, count, time, utc, written, zone } from "../common/format.js";
 import { look, swatch } from "./colours.js";
+import { changeText } from "./comparison.js";
 import { barAt, drawing } from "./drawmodes.js";
 import { legendOf } from "./legend.js";
 import { drawable, linesOf, maxDrawn } from "./lines.js";
+import { picture } from "./picture.js";
 import { plotOf } from "./plot.js";
 import { isolate, toggle, visible } from "./visiblelines.js";
 
 // graph returns the nodes of a graph of answers, each with a letter and a result, over times, from start to end in seconds, and
 // draw(signal), which draws it once they are on the page. update(answers, times) shows newer answers, or returns false if they have other series;
 // busy() says whether it is being read. The options: mode is how lines are drawn; unit how values are written; shown says which lines
-// are, and onShown(changes) is called when that changes; onZoom, onZoomOut and strip are those of plotOf.
-export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZoomOut, strip }) {
+// are, and onShown(changes) is called when that changes; compared says in words what the answers are compared with, if they are; onZoom, onZoomOut and
+// strip are those of plotOf.
+export function graph(answers, times, { mode, unit, shown, onShown, compared, onZoom, onZoomOut, strip }) {
   let { times: at, lines, shared } = linesOf(answers, times.step);
   if (lines.length === 0) {
     return { nodes: [element("p", {}, "No series has a value in this range.")] };
@@ -29,20 +33,28 @@ export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZo
     all.forEach((line, i) => Object.assign(line, { place: i, places: all.length })); // beside each other, as bars
   };
   note();
-  const columns = () => [at, ...way.columns()];
+  const hasThen = compared !== undefined && mode !== "stacked"; // areas on top of each other have no place for it
+  const columns = () => [at, ...way.columns(), ...(hasThen ? lines.map(({ then }) => then.map(drawable)) : [])];
   const warnings = element("div", {});
   const warn = () => warnings.replaceChildren(...undrawable(lines), ...(mode === "stacked" && lines.some(({ min }) => min < 0) ? [message("warning", "Values below 0 are stacked downwards from 0.")] : []));
   warn();
 
   const overlay = element("canvas", { class: "graph-mark" });
-  const target = targetOf(lines, way, mode, unit, () => at, () => plot.chart(), (now, i) => {
+  const target = targetOf(lines, way, mode, unit, compared, () => at, () => plot.chart(), (now, i) => {
     legend.mark(now);
     drawMark(overlay, plot.chart(), now, lines[i], way, mode, i);
   });
   const plot = plotOf({
     what: () => `Graph of ${count(lines.length)} series`, view, columns, target, overlay, onZoom, onZoomOut, strip,
+    tools: [
+      ...(hasThen ? [element("span", {}, `Dashed: ${compared}`)] : []),
+      tool("Points as CSV", "Save the points of the lines that are shown", async () => save("promtable-points.csv", "text/csv", csv(pointsOf(lines.filter((line) => line.isShown), at, compared)))),
+      tool("Picture", "Save the graph with its legend as a PNG", async () => save("promtable-graph.png", "image/png", await picture(plot.chart(), titlesOf(answers, view),
+        lines.filter((line) => line.isShown).map(({ colour, dash, letter, label, name, last }) => ({ colour, dash, label: `${letter} ${label === "{}" ? name : label}`.trim(), text: `last ${unit.text(last)}` }))))),
+    ],
     describe: () => description(lines.filter((line) => line.isShown), unit),
-    series: [{}, ...lines.map((line, i) => ({ label: line.name, show: line.isShown, ...way.style(line, i) }))],
+    series: [{}, ...lines.map((line, i) => ({ label: line.name, show: line.isShown, ...way.style(line, i) })),
+      ...(hasThen ? lines.map((line) => ({ label: `${line.name} ${compared}`, show: line.isShown, stroke: line.colour, dash: [3, 4], width: 1.5, alpha: 0.7, points: { size: 3 } })) : [])],
     axis: { incrs: unit.increments, values: (_, ticks, index, space, increment) => unit.labels(ticks, increment) },
     valueRange: (min, max) => padded(...(way.fromZero && min !== null ? [Math.min(0, min), Math.max(0, max)] : [min, max])),
   });
@@ -50,13 +62,17 @@ export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZo
     Object.assign(shown, changes);
     note();
     const chart = plot.chart();
-    lines.forEach((line) => chart.series[line.index].show !== line.isShown && chart.setSeries(line.index, { show: line.isShown }));
+    const show = (index, isShown) => chart.series[index].show !== isShown && chart.setSeries(index, { show: isShown });
+    lines.forEach((line) => {
+      show(line.index, line.isShown);
+      hasThen && show(lines.length + line.index, line.isShown);
+    });
     plot.refresh();
     legend.refill();
     onShown(changes);
   };
-  const legend = legendOf(lines, shared, unit.text, (line) => line.isShown,
-    (line) => change(isolate(shown, lines, line)), (line) => change(toggle(shown, lines, line)));
+  const legend = legendOf(lines, { shared, text: unit.text, compared, isShown: (line) => line.isShown,
+    onIsolate: (line) => change(isolate(shown, lines, line)), onToggle: (line) => change(toggle(shown, lines, line)) });
   const update = (newer, newTimes) => {
     const found = linesOf(newer, newTimes.step);
     if (found.lines.length !== lines.length || found.lines.some(({ key }, i) => key !== lines[i].key)) {
@@ -64,13 +80,30 @@ export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZo
     }
     at = found.times;
     Object.assign(view, viewOf(newTimes));
-    found.lines.forEach(({ values, last, min, max, avg }, i) => Object.assign(lines[i], { values, last, min, max, avg }));
+    found.lines.forEach(({ values, last, min, max, avg, then, thenAvg }, i) => Object.assign(lines[i], { values, last, min, max, avg, then, thenAvg }));
     plot.refresh();
     legend.refill();
     warn();
     return true;
   };
   return { nodes: [warnings, ...plot.nodes, legend.node], draw: plot.draw, update, busy: plot.busy };
+}
+
+// tool is a button below the graph.
+function tool(text, title, onclick) {
+  return element("button", { type: "button", title, onclick }, text);
+}
+
+// pointsOf returns rows of texts: a time, and the value of each line at it.
+function pointsOf(lines, times, compared) {
+  const columns = [...lines.map(({ letter, name, values }) => [`${letter} ${name}`.trim(), values]),
+    ...(compared === undefined ? [] : lines.map(({ letter, name, then }) => [`${letter} ${name}, ${compared}`.trim(), then]))];
+  return [["Time", ...columns.map(([title]) => title)], ...times.map((t, at) => [utc(t), ...columns.map(([, values]) => (values[at] === null ? "" : written(values[at])))])];
+}
+
+// titlesOf says above a picture what was asked for, and from when to when.
+function titlesOf(answers, { start, end }) {
+  return [...answers.map(({ letter, expr }) => (answers.length > 1 ? `${letter} ${expr}` : expr)), `${time(start)} – ${time(end)} ${zone()}`];
 }
 
 // description says in a sentence what a graph shows.
@@ -86,13 +119,14 @@ function description(lines, { text }) {
 }
 
 // targetOf returns what cursorOf needs to read lines: what it reads is the index of one.
-function targetOf(lines, way, mode, unit, times, chart, mark) {
+function targetOf(lines, way, mode, unit, compared, times, chart, mark) {
   const has = (at, i) => lines[i]?.isShown && way.span(i, at)[1] !== null;
   const there = (at) => lines.map((_, i) => i).filter((i) => has(at, i));
   const top = (at, i) => chart().valToPos(way.span(i, at)[1], "y");
   const written = (at, i) => unit.text(lines[i].values[at]);
   const total = (at) => unit.text(there(at).reduce((sum, i) => sum + lines[i].values[at], 0));
   const label = (line) => (line.label === "{}" ? line.name : line.label);
+  const then = (at, i) => (compared === undefined || lines[i].then[at] === null ? [] : [`${compared}: ${unit.text(lines[i].then[at])} (${changeText(lines[i].values[at], lines[i].then[at])})`]);
   return {
     has, mark, place: top,
     first: (at) => there(at)[0] ?? lines.findIndex((line) => line.isShown),
@@ -118,9 +152,10 @@ function targetOf(lines, way, mode, unit, times, chart, mark) {
       element("div", { class: "graph-tip-time" }, time(times()[at])),
       element("div", { class: "graph-tip-line" }, swatch(lines[i]), lines[i].letter && element("b", {}, lines[i].letter), element("strong", {}, written(at, i))),
       element("div", { class: "graph-tip-name" }, label(lines[i])),
+      ...then(at, i).map((text) => element("div", {}, capital(text))),
       ...(mode === "stacked" ? [element("div", {}, `Total: ${total(at)}`)] : []),
     ],
-    sentence: (at, i) => `${time(times()[at])}: ${written(at, i)}, ${[lines[i].letter, label(lines[i])].join(" ").trim()}${mode === "stacked" ? `, total ${total(at)}` : ""}`,
+    sentence: (at, i) => `${time(times()[at])}: ${written(at, i)}, ${[lines[i].letter, label(lines[i])].join(" ").trim()}${then(at, i).map((text) => `, ${text}`).join("")}${mode === "stacked" ? `, total ${total(at)}` : ""}`,
   };
 }
 

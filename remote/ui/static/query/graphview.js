@@ -3,6 +3,7 @@
 import { range } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { isClassic, isNative } from "./buckets.js";
+import { comparison } from "./comparison.js";
 import { graph } from "./graph.js";
 import { heatmap } from "./heatmap.js";
 import { newest } from "./newestsample.js";
@@ -67,7 +68,8 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
 
 // answersOf returns the results that there are, with their letters.
 function answersOf(asked) {
-  return asked.filter(({ error }) => !error).map(({ expr, letter, answer }) => ({ expr, letter, result: answer.data.result, series: answer.series, isLeast: answer.isLeast }));
+  return asked.filter(({ error }) => !error).map(({ expr, letter, answer, then }) => (
+    { expr, letter, result: answer.data.result, then: then?.result, series: answer.series, isLeast: answer.isLeast }));
 }
 
 // drawingOf returns the graph or the heatmap of answers.
@@ -78,7 +80,7 @@ async function drawingOf(state, answers, times, options, signal) {
     return { answer, tree, ...unitOf(tree) };
   }));
   const isBuckets = ({ answer: { result }, tree }) => result.every(isNative) || result.every(isClassic) && isOneHistogram(tree);
-  const warnings = [];
+  const warnings = [], compared = comparison(state.compare)?.words;
   const wanted = state.mode || (known.length === 1 && known.every(isBuckets) ? "heatmap" : "lines");
   if (wanted === "heatmap") {
     const isCut = ({ answer: { result, series } }) => series > result.length;
@@ -88,7 +90,7 @@ async function drawingOf(state, answers, times, options, signal) {
       const { answer, counts, observed } = whole.find((one) => one.answer.letter === state.heatmap) ?? whole[0];
       const made = heatmap(answer, times, { ...options, unit: unit(counts), bounds: unit(state.unit || observed) });
       const letters = whole.map((one) => one.answer.letter);
-      return { ...made, nodes: [...(full.length > 1 ? [choiceOf(answer.letter, letters, options.onHeatmap)] : []), ...made.nodes] };
+      return { ...made, nodes: [...(compared ? [message("note", "A heatmap is not compared. Draw lines to see both.")] : []), ...(full.length > 1 ? [choiceOf(answer.letter, letters, options.onHeatmap)] : []), ...made.nodes] };
     }
     const cut = fit.find(isCut)?.answer;
     if (cut) {
@@ -99,7 +101,7 @@ async function drawingOf(state, answers, times, options, signal) {
   }
   const units = new Set(known.map(({ answer, values, counts }) => (answer.result.every(isNative) ? counts : values)));
   const derived = units.size === 1 ? [...units][0] : "";
-  const made = graph(answers, times, { ...options, mode: wanted === "heatmap" ? "lines" : wanted, unit: unit(state.unit || derived) });
+  const made = graph(answers, times, { ...options, mode: wanted === "heatmap" ? "lines" : wanted, unit: unit(state.unit || derived), compared });
   return { ...made, nodes: [...warnings, ...made.nodes] };
 }
 

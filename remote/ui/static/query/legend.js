@@ -5,13 +5,15 @@ import { element } from "../common/dom.js";
 import { copy } from "../common/export.js";
 import { table } from "../common/table.js";
 import { swatch } from "./colours.js";
+import { change, changeText } from "./comparison.js";
 
-// legendOf lists lines, whose values text writes. isShown says whether a line is shown; onIsolate(line) and onToggle(line)
-// are called for clicks. It returns the node, mark(at), which shows the values of a time, and refill(), which shows
-// the lines as they are now.
-export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
+// legendOf lists lines, whose values text writes. shared are the labels that all have; compared says in words what they are compared with, if they are;
+// isShown says whether a line is shown; onIsolate(line) and onToggle(line) are called for clicks. It returns the node, mark(at), which shows the values
+// of a time, and refill(), which shows the lines as they are now.
+export function legendOf(lines, { shared, text, compared, isShown, onIsolate, onToggle }) {
+  const statistics = ["last", "min", "max", "avg", ...(compared ? ["thenAvg"] : [])];
   for (const line of lines) {
-    line.cells = Object.fromEntries(["under", "last", "min", "max", "avg"].map((name) => [name, element("span", {})]));
+    line.cells = Object.fromEntries(["under", "change", ...statistics].map((name) => [name, element("span", {})]));
     line.box = element("input", { type: "checkbox", "aria-label": `Show ${line.name}`, onchange: () => onToggle(line) });
     line.button = element("button", { type: "button", class: "line", title: "Show only this line; Ctrl+click hides or shows it",
       onclick: ({ ctrlKey, metaKey }) => (ctrlKey || metaKey ? onToggle : onIsolate)(line) },
@@ -24,6 +26,7 @@ export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
       element("div", { class: "line" }, element("label", {}, l.box, swatch(l)), l.button, l.copy) },
     { title: "Cursor", kind: "number", text: false, cell: (l) => l.cells.under },
     statistic("Last", "last"), statistic("Min", "min"), statistic("Max", "max"), statistic("Avg", "avg"),
+    ...(compared ? [statistic(`Avg ${compared}`, "thenAvg"), { title: "Change", kind: "number", cell: (l) => l.cells.change, value: (l) => change(l.avg, l.thenAvg) }] : []),
   ], lines);
   const mark = (at) => lines.forEach((line) => {
     if (line.cells.under.isConnected) { // the table has pages
@@ -32,10 +35,11 @@ export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
     }
   });
   const refill = () => lines.forEach((line) => {
-    for (const name of ["last", "min", "max", "avg"]) {
-      line.cells[name].textContent = text(line[name]);
-      line.cells[name].title = String(line[name]);
+    for (const name of statistics) {
+      line.cells[name].textContent = line[name] === undefined ? "" : text(line[name]);
+      line.cells[name].title = String(line[name] ?? "");
     }
+    line.cells.change.textContent = changeText(line.avg, line.thenAvg);
     line.box.checked = isShown(line);
     line.button.classList.toggle("hidden-line", !isShown(line));
   });

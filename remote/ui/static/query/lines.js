@@ -8,17 +8,22 @@ export function letter(i) {
 }
 
 // linesOf returns the times of the series of answers, which were asked for in steps of so many seconds, and a line for each of the series: its values
-// at the times, null where it has none, its name, its label, which leaves out what all have in common, and a key that names it in the URL.
+// at the times, null where it has none, its name, its label, which leaves out what all have in common, and a key that names it in the URL. Where an
+// answer has what it is compared with, as then, the line has those values, too, as then, and their average, or undefined.
 export function linesOf(answers, step) {
-  const all = answers.flatMap(({ letter, result }) => result.map((s) => ({ letter, metric: s.metric, points: pointsOf(s) })));
-  const times = withEmptySteps([...new Set(all.flatMap(({ points }) => [...points.keys()]))].sort((a, b) => a - b), step);
+  const all = answers.flatMap(({ letter, result, then = [] }) => {
+    const before = new Map(then.map((s) => [series(s.metric), pointsOf(s)]));
+    return result.map((s) => ({ letter, metric: s.metric, points: pointsOf(s), before: before.get(series(s.metric)) ?? new Map() }));
+  });
+  const times = withEmptySteps([...new Set(all.flatMap(({ points, before }) => [...points.keys(), ...before.keys()]))].sort((a, b) => a - b), step);
   const shared = all.length > 1 ? sharedBy(all.map(({ metric }) => metric)) : {};
   const several = answers.length > 1;
-  const lines = all.map(({ letter, metric, points }, i) => {
+  const lines = all.map(({ letter, metric, points, before }, i) => {
     const name = series(metric);
     const own = Object.fromEntries(Object.entries(metric).filter(([label]) => !Object.hasOwn(shared, label)));
     const values = times.map((t) => points.get(t) ?? null);
-    return { name, letter: several ? letter : "", label: series(own), key: letter === "A" ? name : `${letter} ${name}`, index: i + 1, values, ...factsOf(values) };
+    const then = times.map((t) => before.get(t) ?? null);
+    return { name, letter: several ? letter : "", label: series(own), key: letter === "A" ? name : `${letter} ${name}`, index: i + 1, values, ...factsOf(values), then, thenAvg: before.size > 0 ? factsOf(then).avg : undefined };
   });
   return { times, lines, shared: Object.keys(shared).length > 0 ? series(shared) : "" };
 }

@@ -9,6 +9,10 @@ import { cursorOf } from "./cursor.js";
 // leastDrag is how far the mouse is dragged to select a range, in pixels.
 const leastDrag = 5;
 
+// isLarge says whether graphs are as high as the window, but for roomBeside, in pixels.
+let isLarge = false;
+const roomBeside = 90;
+
 // ends has for each chart that was drawn its node, and what ends it. Those that are not on the page any more end when another one is drawn.
 const ends = new Map();
 
@@ -18,8 +22,8 @@ const ends = new Map();
 // are drawn. target is what cursorOf needs, and overlay a node that lies over the plot. view says from where to where the graph is, in seconds.
 // onZoom(from, to) and onZoomOut() are called for what is selected. strip(signal), if there is one, returns a node that stands under the
 // graph, and place({ left, width, from, to }), which is called with where the axis of time is, in pixels of the graph and
-// in seconds, whenever that changes.
-export function plotOf({ what, describe, view, series, axis: valueAxis, valueRange, columns, drawn = () => {}, target, overlay, onZoom, onZoomOut, strip }) {
+// in seconds, whenever that changes. tools are nodes that stand below it.
+export function plotOf({ what, describe, view, series, axis: valueAxis, valueRange, columns, drawn = () => {}, target, overlay, onZoom, onZoomOut, strip, tools = [] }) {
   const description = element("p", { class: "unseen", id: "graph-description" });
   const said = element("p", { class: "unseen", "aria-live": "polite" });
   const node = element("div", { class: "graph", tabindex: "0", role: "application", "aria-describedby": "graph-description", "aria-live": "off" });
@@ -31,10 +35,16 @@ export function plotOf({ what, describe, view, series, axis: valueAxis, valueRan
     description.textContent = `${describe()} Use the arrow keys to read the points.`;
   };
   name();
+  const size = () => ({ width: node.clientWidth, height: Math.max(260, isLarge ? innerHeight - roomBeside : Math.min(420, innerHeight * 0.5)) });
+  const enlarge = element("button", { type: "button", "aria-pressed": String(isLarge), title: "As high as the window, or as before", onclick: () => {
+    isLarge = !isLarge;
+    enlarge.setAttribute("aria-pressed", String(isLarge));
+    chart.setSize(size());
+    isLarge && node.scrollIntoView({ block: "start" });
+  } }, "Large");
   const draw = (signal) => {
     const under = strip?.(signal);
     below.replaceChildren(...(under ? [under.node] : []));
-    const size = () => ({ width: node.clientWidth, height: Math.max(260, Math.min(420, innerHeight * 0.5)) });
     const line = { stroke: resolved("--line"), width: 1 };
     const colours = { stroke: resolved("--faint"), grid: line, ticks: line };
     chart = new uPlot({
@@ -78,6 +88,6 @@ export function plotOf({ what, describe, view, series, axis: valueAxis, valueRan
     name();
     chart.setData(columns());
   };
-  const foot = element("div", { class: "graph-zone" }, `Times are in ${zone()}`);
+  const foot = element("div", { class: "graph-zone" }, element("span", {}, `Times are in ${zone()}`), enlarge, ...tools);
   return { nodes: [description, said, node, foot, below], draw, refresh, busy: cursor.busy, chart: () => chart };
 }

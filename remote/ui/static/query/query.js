@@ -4,9 +4,10 @@ import { announce } from "../common/announce.js";
 import { notes, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { copy } from "../common/export.js";
-import { count, utc } from "../common/format.js";
+import { capital, count, utc } from "../common/format.js";
 import { formatDuration } from "../common/quantities.js";
 import { sentence } from "./announcement.js";
+import { comparison, gone, later } from "./comparison.js";
 import * as expressions from "./expressions.js";
 import { showGraph } from "./graphview.js";
 import * as refreshing from "./refresh.js";
@@ -73,12 +74,14 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
   const began = performance.now();
   const query = { query: expr, ...(state.res && { max_source_resolution: state.res }) };
   try {
-    if (state.view !== "graph") {
-      return { expr, letter, answer: await askInstant(query, end, signal), took: performance.now() - began, end };
-    }
-    const steps = stepsOf(start, end, state.step);
-    const answer = await askRange({ ...query, limit: state.lines }, steps, end, signal);
-    return { expr, letter, answer, took: performance.now() - began, step: steps.step, end };
+    const compared = comparison(state.compare);
+    const steps = state.view === "graph" && stepsOf(start, end, state.step);
+    const askBack = (seconds) => (steps ? askRange({ ...query, limit: state.lines }, { start: steps.start - seconds, end: steps.end - seconds, step: steps.step }, end - seconds, signal)
+      : askInstant(query, end - seconds, signal));
+    const before = compared && askBack(compared.seconds).then((answer) => ({ ...compared, answer, result: later(answer.data.result, compared.seconds) }), (error) => ({ ...compared, error }));
+    const answer = await askBack(0);
+    const then = await before;
+    return { expr, letter, answer, then, took: performance.now() - began, step: steps && steps.step, end };
   } catch (error) {
     if (signal.aborted || error instanceof Unreachable) {
       throw error;
@@ -88,8 +91,24 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 }
 
 // about returns what there is to say of an answer beside its result.
-function about({ expr, answer, error, took, step, end }, state, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), linkButton(end)), more(expr, answer, state, navigate)];
+function about({ expr, answer, then, error, took, step, end }, state, navigate) {
+  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), ...aboutThen(answer, then), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), linkButton(end)), more(expr, answer, state, navigate)];
+}
+
+// aboutThen returns what there is to say of the answer that another one is compared with.
+function aboutThen({ data: { result, resultType }, series: all }, then) {
+  if (!then) {
+    return [];
+  }
+  const { words, error, answer } = then;
+  if (error) {
+    return [message("warning", `${capital(words)}: ${error.message}`)];
+  }
+  if (answer.data.result.length === 0) {
+    return [message("note", `No series has a value ${words}.`)];
+  }
+  const isWhole = !(all > result.length) && !(answer.series > answer.data.result.length) && ["matrix", "vector"].includes(resultType);
+  return [...notes(answer).map((text) => message("warning", `${capital(words)}: ${text}`)), ...(isWhole ? gone(result, answer.data.result, words).map((text) => message("note", text)) : [])];
 }
 
 function facts(answer, took, step) {

@@ -2,7 +2,7 @@
 
 import { ask } from "../common/api.js";
 import { element } from "../common/dom.js";
-import { time } from "../common/format.js";
+import { capital, time } from "../common/format.js";
 import { finerFirst } from "../common/quantities.js";
 import { stepsOf } from "./requests.js";
 import { readsIn } from "./syntaxtrees.js";
@@ -136,8 +136,4 @@ function barOf(parts) {
 
 function span({ from, to }) {
   return `from ${time(from)} to ${time(to)}`;
-}
-
-function capital(text) {
-  return text[0].toUpperCase() + text.slice(1);
 }

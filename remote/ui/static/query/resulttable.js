@@ -1,14 +1,15 @@
 // The result of an instant query as a table.
 
 import { element } from "../common/dom.js";
-import { count, sample, series, time, utc } from "../common/format.js";
+import { capital, count, sample, series, time, utc } from "../common/format.js";
 import { roughDuration } from "../common/quantities.js";
 import { chosen, update } from "../common/rows.js";
 import { table } from "../common/table.js";
+import { change, changeText } from "./comparison.js";
 import { bars, bucketsOf, histogramText } from "./histogram.js";
 
 // results returns a node that shows the result of an instant query, asked for at a time in seconds. With asColumns
-// there is a column for each label; onColumns(whether) is called when that is to change.
+// there is a column for each label; onColumns(whether) is called when that is to change. then is what the result is compared with: its words and its result.
 export function results(data, options = {}) {
   const { columns, rows, more } = tableOf(data, options);
   return rows.length === 0 ? element("p", {}, "No series has a value at this time.") : table(undefined, columns, rows, undefined, { ...more, chosen: options.chosen });
@@ -20,7 +21,7 @@ export function newerResults(node, data, options) {
   return rows.length > 0 && update(node, columns, rows) ? node : results(data, { ...options, chosen: chosen(node) });
 }
 
-function tableOf({ resultType, result }, { at, asColumns = false, onColumns }) {
+function tableOf({ resultType, result }, { at, asColumns = false, onColumns, then }) {
   if (resultType === "scalar" || resultType === "string") {
     return { rows: [result], columns: [
       { title: "Value", kind: resultType === "string" ? "text whole" : "text", cell: ([, value]) => value },
@@ -32,12 +33,13 @@ function tableOf({ resultType, result }, { at, asColumns = false, onColumns }) {
   const columns = resultType === "matrix"
     ? [{ title: "Samples", kind: "text", cell: samples, value: (s) => samplesOf(s).length }]
     : vectorColumns(result, at);
+  const more = resultType === "vector" && then?.result ? thenColumns(then) : [];
   const lines = {
-    titles: [...names.map(({ title }) => title), "Time", "Value"],
+    titles: [...names.map(({ title }) => title), "Time", "Value", ...more.map(({ title }) => title)],
     of: (s) => samplesOf(s).map(({ t, text, histogram }) =>
-      [...names.map(({ value }) => value(s)), utc(t), histogram ? histogramText(histogram) : text]),
+      [...names.map(({ value }) => value(s)), utc(t), histogram ? histogramText(histogram) : text, ...more.map((column) => column.text(s))]),
   };
-  return { rows: result, columns: [...names, ...columns], more: { find: name, lines, controls: onColumns ? [choice(asColumns, onColumns)] : [] } };
+  return { rows: result, columns: [...names, ...columns, ...more], more: { find: name, lines, controls: onColumns ? [choice(asColumns, onColumns)] : [] } };
 }
 
 // columns returns the options of results that a state says, and that change it.
@@ -68,6 +70,16 @@ function vectorColumns(result, at) {
   const t = { title: "Time", kind: "number", value: (s) => sample(s).t,
     cell: (s) => (isOther(s) ? element("span", { title: time(sample(s).t) }, ago(at - sample(s).t)) : "query time") };
   return at !== undefined && result.some(isOther) ? [value, t] : [value];
+}
+
+// thenColumns returns those of the values that a vector is compared with, and of the difference.
+function thenColumns({ result, words }) {
+  const before = new Map(result.map((s) => [series(s.metric), sample(s)]));
+  const of = (s) => before.get(series(s.metric));
+  return [
+    { title: capital(words), kind: "number", cell: (s) => (of(s) ? shownValue(of(s)) : ""), value: (s) => of(s)?.number ?? NaN, text: (s) => of(s)?.text ?? "" },
+    { title: "Change", kind: "number", cell: (s) => changeText(sample(s).number, of(s)?.number), value: (s) => change(sample(s).number, of(s)?.number), text: (s) => changeText(sample(s).number, of(s)?.number) },
+  ];
 }
 
 function ago(seconds) {

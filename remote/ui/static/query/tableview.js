@@ -20,7 +20,7 @@ export async function showTables(state, result, signal, navigate, askAll, tell) 
     const isFirst = !parts;
     parts ??= asked.map(() => ({ told: element("div", { class: "told" }), table: element("div", {}) })); // last is the last table that had rows
     asked.forEach((one, i) => {
-      const part = parts[i], options = columns(state, times.end, navigate);
+      const part = parts[i], options = { ...columns(state, times.end, navigate), then: one.then };
       retell(part.told, tell(one, asked));
       const made = one.error ? element("div", {}) : newerResults(part.last, one.answer.data, options);
       if (made.matches(".table")) {

@@ -192,7 +192,7 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
   const { step } = stepsOf(times.start, times.end);
   const { values } = unitOf(await treeOf(asked[0].expr, signal));
   const last = found.length === 0 ? await newest(asked[0].expr, signal, navigate) : "";
-  const drawing = graph([{ letter: "A", result: found }], { ...times, step }, {
+  const drawing = graph([{ letter: "A", expr: asked[0].expr, result: found }], { ...times, step }, {
     mode: "lines", unit: unit(values), shown: { only: [], off: [] }, onShown: () => {},
     onZoom: (from, to) => navigate(between(from, to)), onZoomOut: () => navigate(moved(state, 0, 2, Math.ceil(Date.now() / 1000))),
   });
