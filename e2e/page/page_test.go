@@ -166,7 +166,7 @@ func (p *browserPage) lines() []drawnLine {
 		const context = copy.getContext("2d", { willReadFrequently: true });
 		context.drawImage(drawn, 0, 0);
 		const { data } = context.getImageData(0, 0, copy.width, copy.height);
-		return [...`+shown+`.querySelectorAll("tbody path")].map((path) => {
+		return [...`+shown+`.querySelectorAll("tbody path[stroke]")].map((path) => {
 			const colour = path.getAttribute("stroke");
 			const want = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 			let pixels = 0, y = 0;

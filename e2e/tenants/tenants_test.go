@@ -105,6 +105,7 @@ func asked(at int64) map[string]struct {
 	return map[string]request{
 		"/api/v1/query":                 {url.Values{"query": {`{__name__=~".+"}`}, "time": {now}}, true},
 		"/api/v1/query_range":           {span("query", `count by (word, __name__) ({__name__=~".+"})`, "step", "60"), true},
+		"/api/v1/changes":               {span("query", `{__name__=~".+"}`), true},
 		"/api/v1/query_exemplars":       {span("query", "same"), true},
 		"/api/v1/series":                {span("match[]", `{__name__=~".+"}`), true},
 		"/api/v1/labels":                {span(), false},

@@ -6,6 +6,7 @@
 //	upstream.go     Prometheus' own API package and PromQL engine, wired
 //	admin.go        deletion of samples
 //	active.go       queries that run: listed, cancelled
+//	changes.go      /api/v1/changes, what differs from the span before
 //	watched.go      slow queries, and the statistics of a query
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
@@ -36,6 +37,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
@@ -173,11 +175,14 @@ type API struct {
 	cfg     Config
 	queries *eval.Engine
 	// cached is in front of queries. It is nil if results are not cached.
-	cached  *resultcache.Engine
-	parser  parser.Parser
-	close   func() error
-	mux     *http.ServeMux
-	started time.Time
+	cached *resultcache.Engine
+	// evaluated is queries, or cached, with slow queries logged, and store what it reads.
+	evaluated promql.QueryEngine
+	store     storage.Queryable
+	parser    parser.Parser
+	close     func() error
+	mux       *http.ServeMux
+	started   time.Time
 
 	// passes bounds the passes over CURRENT, and the counts of series of selectors, that run at
 	// once.
@@ -221,6 +226,10 @@ func New(cfg Config) (*API, error) {
 		}
 		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withForm(handler))))
 	}
+	for _, pattern := range changesPatterns() {
+		handler := withCacheControl(withMaxResolution(a.withActive(request.QueryRange, http.HandlerFunc(a.serveChanges))))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, request.Compressed(withForm(handler)))))
+	}
 	for _, pattern := range adminPatterns() {
 		handler := m.instrument(pattern, withForm(admin.withContext(upstream)))
 		if !strings.HasSuffix(pattern, snapshotPath) { // that takes as long as the copy of a disk
@@ -253,7 +262,9 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 }
 
 // Patterns returns what API serves, but for AdminPatterns, as patterns of http.ServeMux.
-func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys(own())) }
+func Patterns() []string {
+	return slices.AppendSeq(append(upstreamPatterns(), changesPatterns()...), maps.Keys(own()))
+}
 
 // AdminPatterns returns the requests of API that change what is stored, or end what others do.
 func AdminPatterns() []string { return append(adminPatterns(), cancelPattern, backfillPattern) }

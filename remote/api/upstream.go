@@ -92,8 +92,9 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	// half the time and memory.
 	noPaths := v1.OpenAPIOptions{IncludePaths: []string{"none"}}
 	store := markedStorage{a.cfg.Engine, a.cfg.Missing}
+	a.evaluated, a.store = watchedEngine{evaluated, a.cfg.SlowLog}, store
 	api := v1.NewAPI(
-		watchedEngine{evaluated, a.cfg.SlowLog}, store, nil, store,
+		a.evaluated, store, nil, store,
 		func(context.Context) v1.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) v1.TargetRetriever { return nothing{} },
 		func(context.Context) v1.AlertmanagerRetriever { return nothing{} },

@@ -25,11 +25,18 @@ export function sparkline({ times, values, unit = "", label }) {
     drawing(name, runsOf(times, values), { from: times[0], to: times.at(-1), low: Math.min(0, min), high: Math.max(0, max) }));
 }
 
+// miniature draws such a line without words, from a time to another, with a mark at a third.
+export function miniature({ times, values, label, from, to, mark }) {
+  const numbers = values.filter(isNumber);
+  const low = numbers.reduce((a, b) => Math.min(a, b), 0), high = numbers.reduce((a, b) => Math.max(a, b), 0);
+  return element("div", { class: "spark" }, drawing(label, runsOf(times, values), { from, to, low, high, mark }));
+}
+
 function isNumber(v) {
   return typeof v === "number" && Number.isFinite(v);
 }
 
-function drawing(name, runs, { from, to, low, high }) {
+function drawing(name, runs, { from, to, low, high, mark }) {
   const x = (t) => round(to > from ? (t - from) / (to - from) * width : width / 2);
   const y = (v) => round(height - 2 - (high > low ? (v - low) / (high - low) : 0) * (height - 4));
   const dot = ([t, v]) => `M${Math.min(x(t), width - 3)} ${y(v)}h3`;
@@ -37,7 +44,7 @@ function drawing(name, runs, { from, to, low, high }) {
   const area = runs.filter((run) => run.length > 1).map((run) =>
     `M${x(run[0][0])} ${y(0)}L${run.map(([t, v]) => `${x(t)} ${y(v)}`).join("L")}L${x(run.at(-1)[0])} ${y(0)}Z`).join("");
   return shape("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": name },
-    shape("path", { class: "base", d: `M0 ${y(0)}h${width}` }), shape("path", { class: "area", d: area }), shape("path", { class: "line", d: line }));
+    shape("path", { class: "base", d: `M0 ${y(0)}h${width}${mark > from && mark < to ? `M${x(mark)} 0V${height}` : ""}` }), shape("path", { class: "area", d: area }), shape("path", { class: "line", d: line }));
 }
 
 // runsOf cuts the line where there is no value, and where two times are further apart than most are.

@@ -1,8 +1,9 @@
 // The graph of the tab Query: what is asked for, how it is drawn, and that it is asked for again.
 
 import { range } from "../common/api.js";
-import { element, message } from "../common/dom.js";
+import { element, message, orMessage } from "../common/dom.js";
 import { isClassic, isNative } from "./buckets.js";
+import { showChanges } from "./changes.js";
 import { comparison } from "./comparison.js";
 import { graph } from "./graph.js";
 import { heatmap } from "./heatmap.js";
@@ -20,7 +21,7 @@ import { fill as keep } from "./visiblelines.js";
 // is to say of the answers.
 export async function showGraph(state, result, signal, navigate, askAll, about) {
   const shown = { only: [...state.only], off: [...state.off] };
-  const said = element("div", {}), problems = element("div", {}), place = element("div", { class: "graph-place" });
+  const said = element("div", {}), problems = element("div", {}), place = element("div", { class: "graph-place" }), changes = element("div", { class: "changes" });
   let drawing;
 
   // ask returns the times that are shown now, and the answers.
@@ -49,11 +50,13 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
     say(asked);
     place.replaceChildren(...made.nodes, found);
     if (!said.isConnected) {
-      result.replaceChildren(said, problems, place);
+      result.replaceChildren(said, problems, place, changes);
     }
     made.draw?.(signal);
   };
-  await paint(await ask());
+  const first = await ask();
+  await paint(first);
+  changes.append(...state.changed ? await orMessage(showChanges(changes, state, first.asked, first.times, signal, navigate), signal) : []);
   if (state.refresh && !state.end) {
     refresh(state.refresh, async () => {
       const now = await ask(true);

@@ -91,8 +91,8 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 }
 
 // about returns what there is to say of an answer beside its result.
-function about({ expr, answer, then, error, took, step, end }, state, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), ...aboutThen(answer, then), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), linkButton(end)), more(expr, answer, state, navigate)];
+function about({ expr, letter, answer, then, error, took, step, end }, state, navigate) {
+  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), ...aboutThen(answer, then), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), ...(state.view === "graph" ? [changedButton(letter, navigate)] : []), linkButton(end)), more(expr, answer, state, navigate)];
 }
 
 // aboutThen returns what there is to say of the answer that another one is compared with.
@@ -130,9 +130,15 @@ function more(expr, { data: { result: found }, series: all }, state, navigate) {
     ...(next ? [button(`Show ${next.text}`, { lines: next.value }), " "] : []), button("Show the 10 highest", { expr: state.expr.map((text) => (text === expr ? topk : text)) }));
 }
 
+// changedButton shows what changed in the time of the graph, of an expression.
+function changedButton(letter, navigate) {
+  return element("button", { type: "button", class: "as-link", title: "The series that differ most from as long before", onclick: () =>
+    navigate({ changed: letter, scope: "" }).then(() => document.querySelector("#query .changes").scrollIntoView({ block: "nearest" })) }, "What changed?");
+}
+
 // linkButton copies a link to what is shown: with the end of its time, and without a refresh.
 function linkButton(end) {
-  return element("button", { type: "button", class: "copy-link", title: "Copy a link with this time, which shows the same tomorrow", onclick: ({ currentTarget: button }) => {
+  return element("button", { type: "button", class: "as-link copy-link", title: "Copy a link with this time, which shows the same tomorrow", onclick: ({ currentTarget: button }) => {
     const link = new URL(location.href);
     link.searchParams.set("end", utc(Math.ceil(end)));
     link.searchParams.delete("refresh");
