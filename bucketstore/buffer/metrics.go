@@ -6,6 +6,9 @@ import (
 	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
+// ReplayMetric is the name of the gauge that says which part of the log has been replayed at the start, from 0 to 1.
+const ReplayMetric = "adapter_buffer_replay_progress_ratio"
+
 // metrics are the metrics of a buffer.
 type metrics struct {
 	samples, groups, logBytes, syncs   prometheus.Counter
@@ -45,7 +48,7 @@ func newMetrics(cfg Config) *metrics {
 		segments:    f.Gauge("adapter_buffer_log_segments", "Segments of the log."),
 		logSize:     f.Gauge("adapter_buffer_log_size_bytes", "Size of the segments of the log on the disk."),
 		openBytes:   f.Gauge("adapter_buffer_open_bytes", "Bytes of open chunks."),
-		replayRatio: f.Gauge("adapter_buffer_replay_progress_ratio", "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
+		replayRatio: f.Gauge(ReplayMetric, "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
 		series:      f.Gauge("adapter_buffer_series", "Series in memory: those with open chunks, and those used lately."),
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -12,6 +14,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/users"
@@ -283,20 +287,49 @@ func (s *server) waitFor(reason error) {
 	s.missing.Store(&reason)
 }
 
-// starting answers a request that the start does not allow yet.
-func (s *server) starting(w http.ResponseWriter, text string) {
+// starting answers a request that the start does not allow yet: a browser with a page that asks again by itself.
+func (s *server) starting(w http.ResponseWriter, r *http.Request, text string) {
 	if reason := s.missing.Load(); reason != nil {
 		text = "The adapter is starting: " + (*reason).Error()
 	}
+	if part := s.replayed(); part > 0 && part < 1 {
+		text += fmt.Sprintf(" It has replayed %.0f %% of its log.", math.Floor(part*100))
+	}
 	w.Header().Set("Retry-After", retryAfter)
-	http.Error(w, text, http.StatusServiceUnavailable)
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Error(w, text, http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	fmt.Fprintf(w, startingPage, html.EscapeString(text))
+}
+
+// startingPage is what a browser shows until the adapter is ready. It loads itself again every two seconds.
+const startingPage = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark"><meta http-equiv="refresh" content="2"><title>promtable is starting</title></head>
+<body><h1>promtable is starting</h1><p>%s</p><p>This page shows the adapter as soon as it is ready.</p></body>
+</html>
+`
+
+// replayed returns which part of the log has been replayed, from 0 to 1: 0 if that is not known.
+func (s *server) replayed() float64 {
+	families, _ := s.reg.Gather() // what went wrong with others does not matter here
+	for _, family := range families {
+		if family.GetName() == buffer.ReplayMetric {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return 0
 }
 
 // startingRoutes answers while the adapter opens its store and replays its log: it is
 // alive, operators may watch it, and clients shall retry.
 func (s *server) startingRoutes() served {
-	all := append(s.operatorRoutes(), route{pattern: "/", body: unbounded(0), at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.starting(w, "The adapter is starting: it opens its store and replays its log.")
+	all := append(s.operatorRoutes(), route{pattern: "/", body: unbounded(0), at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.starting(w, r, "The adapter is starting: it opens its store and replays its log.")
 	})})
 	return s.serving(all)
 }
@@ -306,9 +339,9 @@ func (s *server) operatorRoutes() []route {
 	metrics := promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg, EnableOpenMetrics: true}))
 	all := []route{
 		{pattern: "GET " + healthyPath, at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })},
-		{pattern: "GET " + readyPath, at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		{pattern: "GET " + readyPath, at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !s.ready.Load() {
-				s.starting(w, "The adapter is starting or stopping.")
+				s.starting(w, r, "The adapter is starting or stopping.")
 				return
 			}
 			fmt.Fprintln(w, "The adapter is ready.")

@@ -93,6 +93,20 @@ func TestServesDuringReplay(t *testing.T) {
 			t.Error("no metric for the progress of the replay")
 		}
 	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/graph", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	if err != nil || answer.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(page), "<!doctype html>") || !strings.Contains(string(page), `http-equiv="refresh"`) || !strings.Contains(string(page), "replays its log") {
+		t.Errorf("a browser is answered %d, %v:\n%s", answer.StatusCode, err, page)
+	}
 	opening, cancel := context.WithDeadline(t.Context(), begun.Add(o.storeTimeout))
 	defer cancel()
 	<-opening.Done() // a deadline for the whole start would have passed

@@ -5,8 +5,8 @@ import { chosen, TenantNeeded } from "./tenant.js";
 
 // An Unreachable says that no server answers.
 export class Unreachable extends Error {
-  constructor() {
-    super(`The adapter at ${location.host} does not answer. It is stopped, restarting or unreachable. ` +
+  constructor(text) {
+    super(text ? `${text} The page waits for it.` : `The adapter at ${location.host} does not answer. It is stopped, restarting or unreachable. ` +
       "Check that it runs, and its log. The page keeps trying.");
   }
 }
@@ -53,6 +53,9 @@ export async function ask(path, parameters = {}, { signal, post, method } = {}) 
   const text = await response.text().catch((err) => {
     throw signal?.aborted ? err : new Error("The response is incomplete: the adapter stopped or failed. Try again, and check its log.");
   });
+  if (response.status === 503 && text.startsWith("The adapter is starting")) {
+    throw new Unreachable(text.trim());
+  }
   let answer;
   try {
     answer = JSON.parse(text);
