@@ -121,6 +121,7 @@ func startBrowser(t testing.TB, host string) *browserPage {
 	devtools(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
 	devtools(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	p.width(1200)
+	p.onOpen(`localStorage.getItem("controls") ?? localStorage.setItem("controls", "open")`) // folded away on a telephone, see TestPageOneHand
 	return p
 }
 

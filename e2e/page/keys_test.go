@@ -210,6 +210,7 @@ func TestPageOneHand(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.width(390)
+	p.onOpen(`localStorage.setItem("controls", "")`)
 	p.open()
 	p.click("#settings")
 	p.choose("#times", "UTC")
@@ -222,7 +223,7 @@ func TestPageOneHand(t *testing.T) {
 	if evaluate[bool](p, `document.getElementById("times").checkVisibility()`) {
 		t.Error("the settings stay open")
 	}
-	// How a graph is drawn is folded away, so that the graph is near.
+	// What is asked, when, and how it is drawn is folded away, so that the graph is near.
 	p.open("expr", "page_gauge", "view", "graph")
 	unfolded := func() bool {
 		return evaluate[bool](p, `document.querySelector("#query select[name=mode]").checkVisibility()`)
@@ -230,9 +231,17 @@ func TestPageOneHand(t *testing.T) {
 	if unfolded() {
 		t.Error("the options are open")
 	}
-	if top := evaluate[float64](p, `document.querySelector("#query .graph").getBoundingClientRect().top`); top > 500 {
-		t.Errorf("the graph begins at %g px", top)
+	if got := evaluate[string](p, `document.querySelector("#query .fold").innerText`); got != "Graph, Last 1 hour ▸" && got != "Graph, Last 1 hour" {
+		t.Errorf("the controls are named %q", got)
 	}
+	for _, view := range []string{"graph", "table"} {
+		p.open("expr", "page_gauge", "view", view)
+		if top := evaluate[float64](p, `document.querySelector("#query .result").getBoundingClientRect().top`); top > 200 {
+			t.Errorf("the result as a %s begins at %g px", view, top)
+		}
+		p.shoot("folded-" + view)
+	}
+	p.open("expr", "page_gauge", "view", "graph")
 	// The names of the lines have the width, and the numbers are below them.
 	if narrow := evaluate[[]float64](p, `[...document.querySelectorAll("#query .legend div.line")].map((e) => e.clientWidth).filter((width) => width < 300)`); len(narrow) > 0 {
 		t.Errorf("names of lines have only %g px", narrow)

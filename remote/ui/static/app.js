@@ -229,6 +229,11 @@ for (const button of document.querySelectorAll("#settings, .fold")) {
   button.addEventListener("click", () => button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true"));
 }
 
+// The controls of a query stay as they were left.
+const fold = document.querySelector(".fold");
+fold.setAttribute("aria-expanded", localStorage.getItem("controls") === "open");
+fold.addEventListener("click", () => localStorage.setItem("controls", fold.getAttribute("aria-expanded") === "true" ? "open" : ""));
+
 const theme = document.getElementById("theme");
 theme.value = document.documentElement.dataset.theme ?? "";
 theme.addEventListener("change", () => {

@@ -14,6 +14,7 @@ import * as refreshing from "./refresh.js";
 import { askInstant, askRange, shownOf, stepsOf } from "./requests.js";
 import { startPage } from "./startpage.js";
 import * as step from "./step.js";
+import { words } from "./timeranges.js";
 import { showTables } from "./tableview.js";
 import * as picker from "./timepicker.js";
 import * as visibleLines from "./visiblelines.js";
@@ -26,6 +27,7 @@ export function fill(form, state) {
   step.fill(form);
   refreshing.fill(form, state);
   visibleLines.fill(state);
+  form.querySelector(".fold").textContent = `${state.view === "graph" ? "Graph" : "Table"}, ${words(state)}`;
 }
 
 // read returns what fill writes.
