@@ -4,12 +4,12 @@
 import "./common/templates.js";
 import { answers, ask, Unreachable } from "./common/api.js";
 import { element, message } from "./common/dom.js";
-import { instant, inUTC, time, utc, zone } from "./common/format.js";
+import { instant, inUTC, utc } from "./common/format.js";
 import * as keys from "./common/keys.js";
-import { formatDuration } from "./common/quantities.js";
 import { announce } from "./common/announce.js";
 import { showRunning } from "./common/running.js";
 import * as tenant from "./common/tenant.js";
+import * as picker from "./query/timepicker.js";
 import * as query from "./query/query.js";
 import * as explore from "./tabs/explore.js";
 import * as latest from "./tabs/latest.js";
@@ -61,39 +61,25 @@ function navigate(tab, state, { again = true } = {}) {
 function fill(tab, form, state) {
   form.reset();
   tabs[tab].fill?.(form, state);
+  if (form.querySelector(".when")) {
+    picker.fill(form, state);
+  }
   for (const [name, value] of Object.entries(state)) {
     const field = form.elements.namedItem(name);
     if (!field || Array.isArray(value)) {
       continue; // the tab has filled it
     }
-    if (name === "end" && field.type === "datetime-local") {
-      fillTime(field, value);
-    } else {
+    field.value = value;
+    if (field instanceof HTMLSelectElement && field.value !== value) {
+      field.append(element("option", { value }, value)); // of a link
       field.value = value;
-      if (field instanceof HTMLSelectElement && field.value !== value) {
-        field.append(element("option", { value }, name === "range" && Number(value) > 0 ? formatDuration(Number(value)) : value)); // the range of a zoom
-        field.value = value;
-      }
     }
   }
 }
 
-// fillTime writes a time of a URL into a field, in the zone in which times are shown.
-function fillTime(field, value) {
-  const seconds = instant(value);
-  field.value = Number.isNaN(seconds) ? "" : time(seconds).replace(" ", "T");
-  Object.assign(field.dataset, { filled: field.value, instant: value });
-}
-
-// read returns the state of a tab that its form says. Its local time becomes that of a URL, and stays
-// as it was if it was not changed: an hour in autumn has two instants.
+// read returns the state of a tab that its form says.
 function read(tab, form) {
-  const state = { ...Object.fromEntries(new FormData(form)), ...tabs[tab].read?.(form) };
-  if (state.end && form.elements.end.type === "datetime-local") {
-    const { filled, instant: before } = form.elements.end.dataset;
-    state.end = state.end === filled ? before : utc(instant(inUTC() ? `${state.end}Z` : state.end));
-  }
-  return state;
+  return { ...Object.fromEntries(new FormData(form)), ...tabs[tab].read?.(form) };
 }
 
 // firsts are the states of the forms before they are filled, by tab.
@@ -248,23 +234,15 @@ theme.addEventListener("change", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
 
-// nameZone says which zone times are shown in.
-function nameZone() {
-  document.querySelectorAll(".zone").forEach((label) => label.replaceChildren(`(${zone()})`));
-}
-
 const times = document.getElementById("times");
 times.value = inUTC() ? "UTC" : "";
-nameZone();
 times.addEventListener("change", () => {
   if (times.value) {
     localStorage.setItem("zone", times.value);
   } else {
     localStorage.removeItem("zone");
   }
-  nameZone();
-  document.querySelectorAll('input[type="datetime-local"]').forEach((field) => fillTime(field, field.dataset.instant ?? ""));
-  delete document.querySelector("#query form").dataset.search; // its time is in words
+  document.querySelectorAll("form:has(.when)").forEach((form) => { delete form.dataset.search; }); // their times are in words
   show();
 });
 

@@ -16,14 +16,12 @@ import { startPage } from "./startpage.js";
 import * as step from "./step.js";
 import { words } from "./timeranges.js";
 import { showTables } from "./tableview.js";
-import * as picker from "./timepicker.js";
 import * as visibleLines from "./visiblelines.js";
 import { explainLink } from "../tabs/explain.js";
 
 // fill writes the state into the form, as far as it is not that of its fields.
 export function fill(form, state) {
   expressions.fill(form, state);
-  picker.fill(form, state);
   step.fill(form);
   refreshing.fill(form, state);
   visibleLines.fill(state);

@@ -14,7 +14,7 @@ export function fill(form, state) {
   if (place.children.length === 0) {
     place.append(...controls(form));
   }
-  const isGraph = state.view === "graph";
+  const isGraph = state.view !== "table";
   place.querySelector(".when-words").textContent = times.words(state);
   for (const part of place.querySelectorAll("[data-graph]")) {
     part.hidden = !isGraph;
@@ -57,15 +57,15 @@ function put(panel, button) {
 
 // panelOf returns the panel, with fill(), which writes what is chosen into its fields.
 function panelOf(form, go) {
-  const { range, end } = form.elements;
+  const { range, end } = form.elements, tab = form.closest("section").id;
   const field = (title, className, attributes = {}) => {
-    const input = element("input", { spellcheck: "false", autocomplete: "off", placeholder: "2026-11-20 10:00 or now-1h", "aria-describedby": "when-error", autofocus: true,
+    const input = element("input", { spellcheck: "false", autocomplete: "off", placeholder: "2026-11-20 10:00 or now-1h", "aria-describedby": `when-error-${tab}`, autofocus: true,
       onfocus: () => input.select() });
     return [input, element("label", { class: `when-field ${className}`, ...attributes }, `${title} `, input)];
   };
   const [from, fromLabel] = field("From", "when-from", { "data-graph": true });
   const [to, toLabel] = field("To", "when-to");
-  const problem = element("p", { class: "when-problem", id: "when-error", role: "alert" });
+  const problem = element("p", { class: "when-problem", id: `when-error-${tab}`, role: "alert" });
   const shownZone = element("strong", {});
   const other = element("button", { type: "button", onclick: () => {
     const select = document.getElementById("times");

@@ -1,6 +1,5 @@
 // Ranges of time: in words, as they are typed, and moved.
 
-import { element } from "../common/dom.js";
 import { inUTC, instant, time, utc, zone } from "../common/format.js";
 import { formatDuration, parseDuration } from "../common/quantities.js";
 
@@ -11,18 +10,13 @@ export const quick = [
   [31536000, "1 year"], [94608000, "3 years"],
 ];
 
-// The forms without a picker have them as a choice.
-for (const select of document.querySelectorAll("select[name=range]")) {
-  select.append(...quick.map(([size, title]) => element("option", { value: size, selected: size === 3600 }, title)));
-}
-
 // words says which time a state shows: over a range, or, in a table, at its end.
 export function words({ range, end, view }) {
   const to = instant(end);
   if (end && Number.isNaN(to)) {
     return "Invalid time";
   }
-  if (view !== "graph") {
+  if (view === "table") {
     return end ? `${time(to)} ${zone()}` : "Now";
   }
   if (end) {
