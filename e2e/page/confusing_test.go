@@ -76,3 +76,38 @@ func TestPageShareLink(t *testing.T) {
 		t.Errorf("the highest are %q", got)
 	}
 }
+
+// TestPageLongLabels: labels of kilobytes take a few lines of a legend and of a table, are whole in what is copied and saved, and unfold.
+func TestPageLongLabels(t *testing.T) {
+	t.Parallel()
+	a := harness.StartAdapter(t, harness.Embedded(t))
+	p := newPage(t, a)
+	long := strings.Repeat("abcdefghi ", 145) + "end"
+	var series []harness.SentSeries
+	for _, n := range []string{"1", "2"} {
+		series = append(series, harness.SentSeries{Labels: []string{"__name__", "wordy", "n", n, "own", n + long, "shared", long}, Points: []harness.Point{harness.PointAt(harness.NowMillis(), 1)}})
+	}
+	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), series...)
+	high := func(selector string) float64 {
+		return evaluate[float64](p, `Math.max(...[...document.querySelectorAll("#query .result `+selector+`")].map((e) => e.getBoundingClientRect().height))`)
+	}
+	p.eachLook(func(look string) {
+		p.open("expr", "wordy", "view", "graph")
+		if rows, shared := high(".legend tbody tr"), high(".legend .shared"); rows > 160 || shared > 160 {
+			t.Errorf("%s: a row of the legend is %v px high, the common labels %v px", look, rows, shared)
+		}
+		p.shoot("long-graph-" + look)
+		p.open("expr", "wordy", "view", "table")
+		if rows := high("tbody tr"); rows > 200 {
+			t.Errorf("%s: a row of the table is %v px high", look, rows)
+		}
+		p.shoot("long-table-" + look)
+		p.click("#query tbody summary")
+		if got := p.texts("tbody details[open] div"); len(got) != 1 || !strings.Contains(got[0], `own="1`+long+`"`) {
+			t.Errorf("%s: unfolded is %q", look, got)
+		}
+	})
+	if _, text := p.download(t.TempDir(), "#query .table-tools button:last-child"); strings.Count(text, long) != 4 {
+		t.Errorf("saved is %q", text)
+	}
+}

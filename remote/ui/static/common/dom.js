@@ -37,6 +37,20 @@ export function tiles(...pairs) {
     element("div", {}, element("dt", {}, title), element("dd", {}, value))));
 }
 
+// longText is from how many characters on a text is folded, and foldedText how many of it are seen then.
+const longText = 400, foldedText = 200;
+
+// isLong says whether a text is too long to be shown whole beside others.
+export function isLong(text) {
+  return text.length > longText;
+}
+
+// folded returns a text that is long as its beginning, which unfolds; anything else as it is.
+export function folded(text) {
+  return typeof text !== "string" || !isLong(text) ? text
+    : element("details", { class: "long" }, element("summary", {}, `${text.slice(0, foldedText)}…`), element("div", {}, text));
+}
+
 // selecting says whether text in a node is marked, to be copied.
 export function selecting(node) {
   const selection = getSelection();

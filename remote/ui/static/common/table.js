@@ -1,6 +1,6 @@
 // Tables: sorted by a heading, in pages, searched, copied and saved.
 
-import { element } from "./dom.js";
+import { element, folded } from "./dom.js";
 import { count } from "./format.js";
 import { haveSameTitles, linesOf, matching, sorted, tools, updatable } from "./rows.js";
 
@@ -22,7 +22,7 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
     const focused = document.activeElement;
     keys = some.map(keyOf);
     body.replaceChildren(...some.map((row, i) => {
-      const made = element("tr", { class: classOf(row) }, ...columns.map((c) => element("td", { class: c.kind }, c.cell(row))));
+      const made = element("tr", { class: classOf(row) }, ...columns.map((c) => element("td", { class: c.kind }, folded(c.cell(row)))));
       const old = before.get(keys[i]);
       before.delete(keys[i]);
       return old ? renewed(old, made) : made;

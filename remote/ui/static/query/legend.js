@@ -1,7 +1,7 @@
 // The legend of a graph: its lines as a table, with the values under the cursor.
 
 import { announce } from "../common/announce.js";
-import { element } from "../common/dom.js";
+import { element, folded, isLong } from "../common/dom.js";
 import { copy } from "../common/export.js";
 import { table } from "../common/table.js";
 import { swatch } from "./colours.js";
@@ -17,7 +17,7 @@ export function legendOf(lines, { shared, text, compared, isShown, onIsolate, on
     line.box = element("input", { type: "checkbox", "aria-label": `Show ${line.name}`, onchange: () => onToggle(line) });
     line.button = element("button", { type: "button", class: "line", title: "Show only this line; Ctrl+click hides or shows it",
       onclick: ({ ctrlKey, metaKey }) => (ctrlKey || metaKey ? onToggle : onIsolate)(line) },
-    line.letter && element("b", {}, line.letter), line.letter && " ", line.label === "{}" ? line.name : line.label);
+    line.letter && element("b", {}, line.letter), line.letter && " ", clamped(line.label === "{}" ? line.name : line.label));
     line.copy = element("button", { type: "button", class: "copy", "aria-label": `Copy the selector ${line.name}`, title: "Copy the selector", onclick: () => copied(line) });
   }
   const statistic = (title, name) => ({ title, kind: "number", cell: (l) => l.cells[name], value: (l) => l[name] });
@@ -45,8 +45,13 @@ export function legendOf(lines, { shared, text, compared, isShown, onIsolate, on
   });
   refill();
   const node = element("div", { class: "legend", "aria-live": "off" },
-    shared && element("div", { class: "shared" }, "Common labels: ", element("code", {}, shared)), list);
+    shared && element("div", { class: "shared" }, "Common labels: ", element("code", {}, folded(shared))), list);
   return { node, mark, refill };
+}
+
+// clamped returns the label of a line: a few lines of a long one, which is whole in its tip.
+function clamped(label) {
+  return isLong(label) ? element("span", { class: "clamped", title: label }, label) : label;
 }
 
 // copied puts the selector of a line on the clipboard, and shows at its button that it is there.
