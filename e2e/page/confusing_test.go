@@ -111,3 +111,30 @@ func TestPageLongLabels(t *testing.T) {
 		t.Errorf("saved is %q", text)
 	}
 }
+
+// TestPageNarrower: a query that meets a limit is told which flag has it, and one that asks for less is a click away.
+func TestPageNarrower(t *testing.T) {
+	t.Parallel()
+	p := newPage(t, startPaged(t, "--query.max-samples=50"))
+	p.expect("/api/v1/query_range", 422)
+	p.open("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "3600")
+	if got := p.texts("p.more"); !slices.Equal(got, []string{"Ask for the last 30m Ask with a step twice as long Explain shows what it reads."}) {
+		t.Errorf("beside the limit stands %q, %q", got, p.texts(".message"))
+	}
+	p.expect("/api/v1/query_range", 422)
+	p.button("Ask with a step twice as long")
+	p.wantParameters("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "3600", "step", "30s")
+	p.expect("/api/v1/query_range", 422)
+	p.button("Ask for the last 30m")
+	p.wantParameters("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "1800", "step", "30s")
+
+	p = newPage(t, startPaged(t, "--read.max-series=100"))
+	p.expect("/api/v1/query", 422)
+	p.open("expr", "page_many", "view", "table")
+	if got := p.texts(".message"); len(got) != 1 || !strings.Contains(got[0], "more than 100 match: see --read.max-series") {
+		t.Errorf("the limit is %q", got)
+	}
+	if got := p.texts("p.more"); !slices.Equal(got, []string{"Explain shows what it reads."}) {
+		t.Errorf("beside it stands %q", got)
+	}
+}

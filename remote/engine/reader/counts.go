@@ -48,7 +48,7 @@ func (r *Reader) Cardinality(ctx context.Context, q CountQuery) (*index.Cardinal
 		found, compared, err = r.cfg.Index.Compare(ctx, in, q.Before)
 	}
 	if errors.Is(err, index.ErrTooManySeries) {
-		err = limitError("count series: %v", err)
+		err = limitError("count series: %v: see --read.max-series", err)
 	}
 	return found, compared, err
 }

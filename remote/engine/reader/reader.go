@@ -213,7 +213,7 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 	found, err := r.cfg.Index.Select(ctx, in)
 	over := UsageOf(ctx).addFound(found)
 	if errors.Is(err, index.ErrTooManySeries) {
-		return nil, limitError("selector %s: %v", SelectorName(q.Matchers), err)
+		return nil, limitError("selector %s: %v: see --read.max-series", SelectorName(q.Matchers), err)
 	}
 	if err == nil && over != nil && !q.SeriesOnly {
 		return nil, fmt.Errorf("%w, at selector %s", over, SelectorName(q.Matchers))

@@ -166,7 +166,7 @@ func (sec *section) addRow(p part, slot int, base int64, row bucketstore.Row) er
 }
 
 func (r *batchReader) tooManySamples() error {
-	return limitError("selector %s reads more than %d samples", SelectorName(r.query.Matchers), r.limits.MaxSamples)
+	return limitError("selector %s reads more than %d samples: see --read.max-samples", SelectorName(r.query.Matchers), r.limits.MaxSamples)
 }
 
 // checkLimits is called after each row: it was one of the series in slot, and had so

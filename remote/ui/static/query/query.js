@@ -1,7 +1,7 @@
 // The tab Query: expressions at a time as tables, or over a range as one graph.
 
 import { announce } from "../common/announce.js";
-import { notes, Unreachable } from "../common/api.js";
+import { notes, range, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { copy } from "../common/export.js";
 import { capital, count, utc } from "../common/format.js";
@@ -92,7 +92,25 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 
 // about returns what there is to say of an answer beside its result.
 function about({ expr, letter, answer, then, error, took, step, end }, state, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), ...aboutThen(answer, then), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), ...(state.view === "graph" ? [changedButton(letter, navigate)] : []), linkButton(end)), more(expr, answer, state, navigate)];
+  return error ? [message("error", error.message), ...narrower(expr, error, state, navigate)] : [...notes(answer).map((text) => message("warning", text)), ...aboutThen(answer, then), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), ...(state.view === "graph" ? [changedButton(letter, navigate)] : []), linkButton(end)), more(expr, answer, state, navigate)];
+}
+
+// narrower offers less where a query has met a limit, which names its flag or is one of Prometheus'.
+function narrower(expr, { message: said }, state, navigate) {
+  if (!/: see --|exceeds a limit|too many samples|results? limit/.test(said)) {
+    return [];
+  }
+  const half = String(Math.max(1, Math.floor(state.range / 2)));
+  const button = (text, changes) => element("button", { type: "button", onclick: () => navigate(changes) }, text);
+  const isGraph = state.view === "graph" && !said.includes("too many series"); // of which a shorter graph has as many
+  return [element("p", { class: "more" }, ...(isGraph ? [button(`Ask for the last ${formatDuration(half)}`, { range: half }), " ", button("Ask with a step twice as long", { step: formatDuration(2 * stepOf(state)) }), " "] : []),
+    explainLink(state, expr), " shows what it reads.")];
+}
+
+// stepOf returns the step of the graph of a state, in seconds.
+function stepOf(state) {
+  const { start, end } = range(state);
+  return stepsOf(start, end, state.step).step;
 }
 
 // aboutThen returns what there is to say of the answer that another one is compared with.
