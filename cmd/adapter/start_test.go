@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/golang/snappy"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -331,6 +334,25 @@ func TestAdviseLog(t *testing.T) {
 		for _, want := range tt.want {
 			if !strings.Contains(fmt.Sprint(got), want) {
 				t.Errorf("%v does not say %s", got, want)
+			}
+		}
+	}
+}
+
+// TestStartingProgress: a request during the replay is told how much of the log is replayed, as text and as a page, and the reason is no HTML.
+func TestStartingProgress(t *testing.T) {
+	s := &server{reg: prometheus.NewRegistry()}
+	replayed := prometheus.NewGauge(prometheus.GaugeOpts{Name: buffer.ReplayMetric})
+	s.reg.MustRegister(replayed)
+	for part, want := range map[float64]string{0: "<wait>", 0.439: "<wait> It has replayed 43 % of its log.", 1: "<wait>"} {
+		replayed.Set(part)
+		for accept, text := range map[string]string{"*/*": want + "\n", "text/html": "<p>" + html.EscapeString(want) + "</p>"} {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Accept", accept)
+			w := httptest.NewRecorder()
+			s.starting(w, r, "<wait>")
+			if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(got, text) {
+				t.Errorf("%v, %s: %d %q, want %q", part, accept, w.Code, got, text)
 			}
 		}
 	}

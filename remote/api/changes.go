@@ -19,13 +19,13 @@ import (
 const (
 	// changesPath is the path of the requests that compare a span of time with the one before it, for GET and POST.
 	changesPath = "/api/v1/changes"
-	// changesPoints is at how many times an expression is evaluated in each of the two spans, at least.
+	// changesPoints is at how many times an expression is evaluated in each of the two spans, at least, if these are longer than as many seconds.
 	changesPoints = 30
 	// defaultChanges and maxChanges bound the parameter limit.
 	defaultChanges = 20
 	maxChanges     = 200
-	// leastDeviation is the part of the larger mean that a deviation is at least, so that series that hardly vary are not first for a shift
-	// that nobody sees.
+	// leastDeviation is the part of the larger mean that a deviation is at least, so that a tiny shift of a series that hardly varies is not
+	// first.
 	leastDeviation = 0.01
 )
 
@@ -35,7 +35,7 @@ func changesPatterns() []string { return []string{"GET " + changesPath, "POST " 
 // shiftStatistic says what changes are ranked by.
 const shiftStatistic = "difference of the means of the two spans, divided by the root of the mean of their variances, which counts as at least 1 % of the larger mean"
 
-// changes is the answer: Start to End is the span, in seconds, of steps that may be longer than asked for, so that rollups can answer.
+// changes is the answer: Start to End is the span, in seconds since 1970, of whole steps. It may end before what was asked for, so that rollups can answer.
 type changes struct {
 	Statistic string  `json:"statistic"`
 	Before    float64 `json:"before"` // when the span before begins
@@ -73,10 +73,7 @@ type spread struct {
 
 // serveChanges answers changesPath: the series of an expression that differ most between a span of time and the one of the same length before it.
 func (a *API) serveChanges(w http.ResponseWriter, r *http.Request) {
-	limit, err := limitParameter(r, "limit", defaultChanges)
-	if err == nil && (limit < 1 || limit > maxChanges) {
-		err = fmt.Errorf("it must be from 1 to %d", maxChanges)
-	}
+	limit, err := boundedLimit(r, defaultChanges, maxChanges)
 	if err != nil {
 		badParameter(w, "limit", err)
 		return
@@ -90,8 +87,9 @@ func (a *API) serveChanges(w http.ResponseWriter, r *http.Request) {
 		badParameter(w, "start", fmt.Errorf("%q to %q are no times, one after the other", request.Abbreviate(r.FormValue("start")), request.Abbreviate(r.FormValue("end"))))
 		return
 	}
-	step, end := changesSteps(end.Sub(start), end)
-	n := max(1, int(end.Sub(start)/step))
+	span := end.Sub(start)
+	step, end := changesSteps(span, end)
+	n := max(1, int(span/step))
 	ctx := r.Context()
 	q, err := a.evaluated.NewRangeQuery(ctx, a.store, promql.NewPrometheusQueryOpts(false, 0, nil), r.FormValue("query"), end.Add(-time.Duration(2*n-1)*step), end, step)
 	if err != nil {
@@ -118,9 +116,8 @@ func (a *API) serveChanges(w http.ResponseWriter, r *http.Request) {
 	seconds := func(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 	answer.Before, answer.Start, answer.End, answer.Step = seconds(end.Add(-time.Duration(2*n)*step)), float64(border)/1000, seconds(end), step.Seconds()
 	body := response{Status: "success", Data: answer}
-	for _, warning := range res.Warnings {
-		body.Warnings = append(body.Warnings, warning.Error())
-	}
+	warnings, infos := res.Warnings.AsStrings(r.FormValue("query"), 0, 0)
+	body.Warnings = append(warnings, infos...)
 	slices.Sort(body.Warnings)
 	write(w, http.StatusOK, body)
 }

@@ -26,10 +26,7 @@ const (
 // that have ended with a staleness marker. They are written as they are read; a
 // pass that fails when some are out breaks the connection.
 func (a *API) serveCurrent(w http.ResponseWriter, r *http.Request) {
-	limit, err := limitParameter(r, "limit", defaultCurrent)
-	if err == nil && (limit < 1 || limit > maxCurrent) {
-		err = fmt.Errorf("it must be from 1 to %d", maxCurrent)
-	}
+	limit, err := boundedLimit(r, defaultCurrent, maxCurrent)
 	if err != nil {
 		badParameter(w, "limit", err)
 		return

@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/promtable/promtable/index"
@@ -39,10 +38,7 @@ type metricName struct {
 // serveMetricNames answers /api/v1/metric_names: a level of the tree of the metric names that
 // begin with prefix, or those that contain search.
 func (a *API) serveMetricNames(w http.ResponseWriter, r *http.Request) {
-	limit, err := limitParameter(r, "limit", defaultNames)
-	if err == nil && (limit < 1 || limit > maxNames) {
-		err = fmt.Errorf("it must be from 1 to %d", maxNames)
-	}
+	limit, err := boundedLimit(r, defaultNames, maxNames)
 	if err != nil {
 		badParameter(w, "limit", err)
 		return

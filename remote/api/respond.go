@@ -72,3 +72,12 @@ func limitParameter(r *http.Request, name string, fallback int) (int, error) {
 	}
 	return n, nil
 }
+
+// boundedLimit reads the parameter limit likewise, which is from 1 to most.
+func boundedLimit(r *http.Request, fallback, most int) (int, error) {
+	limit, err := limitParameter(r, "limit", fallback)
+	if err == nil && (limit < 1 || limit > most) {
+		err = fmt.Errorf("it must be from 1 to %d", most)
+	}
+	return limit, err
+}

@@ -48,7 +48,7 @@ export function isLong(text) {
 // folded returns a text that is long as its beginning, which unfolds; anything else as it is.
 export function folded(text) {
   return typeof text !== "string" || !isLong(text) ? text
-    : element("details", { class: "long" }, element("summary", {}, `${text.slice(0, foldedText)}…`), element("div", {}, text));
+    : element("details", {}, element("summary", {}, `${text.slice(0, foldedText)}…`), element("div", {}, text));
 }
 
 // selecting says whether text in a node is marked, to be copied.

@@ -97,7 +97,7 @@ function listOf(found, metrics, state, scope, navigate) {
   const said = [
     ...(failed.length > 0 ? [message("warning", `${count(failed.length)} of the metrics could not be compared, the first is ${failed[0].name}: ${failed[0].error.message}`)] : []),
     ...(metrics > mostMetrics ? [message("warning", `The job has ${count(metrics)} metrics. The first ${count(mostMetrics)} are compared.`)] : []),
-    ...new Set(answers.flatMap(({ answer }) => notes(answer))).values().map((text) => message("warning", text)),
+    ...[...new Set(answers.flatMap(({ answer }) => notes(answer)))].map((text) => message("warning", text)),
   ];
   if (answers.length === 0) {
     return said;

@@ -97,7 +97,7 @@ function about({ expr, letter, answer, then, error, took, step, end }, state, na
 
 // narrower offers less where a query has met a limit, which names its flag or is one of Prometheus'.
 function narrower(expr, { message: said }, state, navigate) {
-  if (!/: see --|exceeds a limit|too many samples|results? limit/.test(said)) {
+  if (!/: see --|exceeds a limit|too many samples/.test(said)) {
     return [];
   }
   const half = String(Math.max(1, Math.floor(state.range / 2)));
