@@ -85,11 +85,15 @@ func New(cfg Config) *Watch {
 	f := metricset.New(cfg.Registerer)
 	w := &Watch{cfg: cfg, refused: f.Counter("adapter_disk_refused_writes_total",
 		"Writes that were refused because a file system had less free space than its floor.")}
-	for i, path := range cfg.Paths {
+	for _, path := range cfg.Paths {
 		w.states = append(w.states, state{path: path})
+	}
+	for i := range w.states {
 		if err := w.checkSame(&w.states[i]); err != nil {
 			w.fail(&w.states[i], err)
 		}
+	}
+	for i, path := range cfg.Paths { // now that all states are there: the registry may be gathered at any time
 		gauge := func(name, help string, value func(*state) uint64) {
 			f.With(prometheus.Labels{"path": path}).GaugeFunc(name, help, func() float64 { return w.read(i, value) })
 		}

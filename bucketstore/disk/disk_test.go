@@ -121,6 +121,34 @@ adapter_disk_refused_writes_total 3
 	}
 }
 
+// A gatherer gathers all metrics whenever one is registered, as a scrape during a start may.
+type gatherer struct{ *prometheus.Registry }
+
+func (g gatherer) Register(c prometheus.Collector) error {
+	err := g.Registry.Register(c)
+	_, _ = g.Gather()
+	return err
+}
+
+// TestGatheredEarly: a scrape while a Watch is made reads nothing of what is not there yet.
+func TestGatheredEarly(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	disk.New(disk.Config{
+		Paths:      []string{"/store", "/log"},
+		Usage:      func(string) (disk.Usage, error) { return disk.Usage{Free: 5 * gib, Total: 10 * gib}, nil },
+		Now:        func() time.Time { return time.Unix(1e9, 0) },
+		Registerer: gatherer{reg},
+	})
+	want := `# HELP adapter_disk_free_bytes Free space of the file system of a directory.
+# TYPE adapter_disk_free_bytes gauge
+adapter_disk_free_bytes{path="/log"} 5.36870912e+09
+adapter_disk_free_bytes{path="/store"} 5.36870912e+09
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "adapter_disk_free_bytes"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAskedOncePerSecond: writes and scrapes together ask for the free space once a second,
 // and again after the clock was set back.
 func TestAskedOncePerSecond(t *testing.T) {
