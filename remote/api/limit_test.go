@@ -9,9 +9,12 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 )
 
@@ -105,5 +108,56 @@ func TestLimitedRequests(t *testing.T) {
 				t.Errorf("after %s %s: %g by %s, want %g", tt.path, tt.query, n, kind, want[kind])
 			}
 		}
+	}
+}
+
+// TestExemplarLimit: a limit of exemplars is obeyed, and the header says how many there are.
+func TestExemplarLimit(t *testing.T) {
+	f := serve(t, nil)
+	var exemplars []exemplar.Exemplar
+	for i := range int64(100) {
+		exemplars = append(exemplars, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strconv.FormatInt(i, 10)), Value: float64(i % 10), Ts: someTime - 100_000 + i*1000, HasTs: true})
+	}
+	if _, err := f.engine.Append(t.Context(), []ingest.Series{{Labels: labels.FromStrings("__name__", "seen"), Exemplars: exemplars}}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(limit string) (n int, found string) {
+		t.Helper()
+		resp, err := http.Get(f.url + "/api/v1/query_exemplars?" + params("query", "seen", "limit", limit, "start", at(-100), "end", at(0)).Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var answer struct {
+			Data []struct{ Exemplars []struct{ Value string } }
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%d, %v", resp.StatusCode, err)
+		}
+		for _, s := range answer.Data {
+			for _, x := range s.Exemplars {
+				if n++; limit == "10" && x.Value != "9" {
+					t.Errorf("an exemplar has the value %s, and its part of the time one of 9", x.Value)
+				}
+			}
+		}
+		return n, resp.Header.Get("X-Promtable-Exemplars")
+	}
+	for _, tt := range []struct {
+		limit string
+		n     int
+		found string
+	}{{"10", 10, "100"}, {"1000", 100, "100"}, {"", 100, ""}, {"0", 100, ""}} {
+		if n, found := ask(tt.limit); n != tt.n || found != tt.found {
+			t.Errorf("limit %q: %d, of %q", tt.limit, n, found)
+		}
+	}
+	resp, err := http.Get(f.url + "/api/v1/query_exemplars?query=seen&limit=many")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a limit that is no number is answered with %d", resp.StatusCode)
 	}
 }

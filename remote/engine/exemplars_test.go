@@ -3,7 +3,9 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -96,6 +98,47 @@ func TestExemplarLimit(t *testing.T) {
 	}
 	if results, err := q.Select(someTime, someTime, []*labels.Matcher{match("__name__", "a")}); !errors.Is(err, reader.ErrLimit) {
 		t.Errorf("%v, %v, want a limit", results, err)
+	}
+}
+
+// TestExemplarParts: with a limit the greatest exemplar of each part of the time comes back, of whatever series it is.
+func TestExemplarParts(t *testing.T) {
+	const parts, length, n = 7, 1000, 500
+	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxSamples = parts })
+	random := rand.New(rand.NewPCG(1, 2))
+	want := make(map[int]string)
+	greatest := make(map[int]float64)
+	var batch []ingest.Series
+	for _, name := range []string{"a", "b"} {
+		s := ingest.Series{Labels: labels.FromStrings("__name__", name)}
+		for i := range n {
+			x := newExemplar(someTime+random.Int64N(parts*length), random.NormFloat64(), "trace", fmt.Sprint(i))
+			s.Exemplars = append(s.Exemplars, x)
+			part := int(x.Ts-someTime) / length
+			if best, ok := greatest[part]; !ok || x.Value > best {
+				greatest[part], want[part] = x.Value, fmt.Sprintf("%s %d %v", s.Labels, x.Ts, x)
+			}
+		}
+		batch = append(batch, s)
+	}
+	f.append(t, batch...)
+	asked := &reader.ExemplarLimit{Max: parts}
+	q, err := f.ExemplarQuerier(reader.WithExemplarLimit(t.Context(), asked))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := q.Select(someTime, someTime+parts*length-1, []*labels.Matcher{match("__name__", "a")}, []*labels.Matcher{match("__name__", "b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[int]string)
+	for _, r := range results {
+		for _, x := range r.Exemplars {
+			got[int(x.Ts-someTime)/length] = fmt.Sprintf("%s %d %v", r.SeriesLabels, x.Ts, x)
+		}
+	}
+	if asked.Found != 2*n || !maps.Equal(got, want) {
+		t.Errorf("of %d there are\n%v\nwant of %d\n%v", asked.Found, got, 2*n, want)
 	}
 }
 

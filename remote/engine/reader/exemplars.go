@@ -20,7 +20,7 @@ import (
 
 // Exemplars returns the exemplars in [start, end], in milliseconds, of the series
 // that any of the selectors matches, sorted by series and then by time. There may be
-// as many as the limit on samples allows.
+// as many as the limit on samples allows, or as WithExemplarLimit keeps.
 func (r *Reader) Exemplars(ctx context.Context, start, end int64, selectors [][]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	found := make(map[string]index.Series)
 	q := r.withCut(ctx, Query{Mint: start, Maxt: end})
@@ -62,7 +62,7 @@ func (r *Reader) readExemplars(ctx context.Context, found map[string]index.Serie
 	if err != nil {
 		return nil, err
 	}
-	read := exemplarScan{r: r, found: found, cuts: cuts, start: start, limit: limit, at: make(map[string]int)}
+	read := exemplarScan{r: r, found: found, cuts: cuts, start: start, limit: limit, parts: newExemplarParts(ctx, start, limit), at: make(map[string]int)}
 	family := bucketstore.FamilyRange{Family: series.FamilyExemplar}
 	if asked := (part{start: start, limit: limit}); asked.inOneBucket() {
 		family.Start, family.Limit = asked.qualifiers()
@@ -80,6 +80,7 @@ func (r *Reader) readExemplars(ctx context.Context, found map[string]index.Serie
 			return nil, err
 		}
 	}
+	read.takeParts()
 	for i := range read.results {
 		slices.SortStableFunc(read.results[i].Exemplars, exemplar.Compare)
 	}
@@ -96,6 +97,8 @@ type exemplarScan struct {
 	found        map[string]index.Series
 	cuts         timeline.Rules
 	start, limit int64
+	// parts is what a limit keeps, or nil.
+	parts *exemplarParts
 
 	results []exemplar.QueryResult
 	at      map[string]int
@@ -127,16 +130,37 @@ func (s *exemplarScan) add(row bucketstore.Row) error {
 		if x.Ts < start || x.Ts >= s.limit {
 			continue
 		}
+		if s.parts != nil {
+			s.parts.add(&found, x)
+			continue
+		}
 		if s.n++; s.n > s.r.cfg.Limits.MaxSamples {
 			return limitError("more than %d exemplars", s.r.cfg.Limits.MaxSamples)
 		}
-		i, ok := s.at[found.Key]
-		if !ok {
-			i = len(s.results)
-			s.at[found.Key] = i
-			s.results = append(s.results, exemplar.QueryResult{SeriesLabels: found.Labels})
-		}
-		s.results[i].Exemplars = append(s.results[i].Exemplars, x)
+		s.take(&found, x)
 	}
 	return nil
+}
+
+// take adds an exemplar of a series to the results.
+func (s *exemplarScan) take(of *index.Series, x exemplar.Exemplar) {
+	i, ok := s.at[of.Key]
+	if !ok {
+		i = len(s.results)
+		s.at[of.Key] = i
+		s.results = append(s.results, exemplar.QueryResult{SeriesLabels: of.Labels})
+	}
+	s.results[i].Exemplars = append(s.results[i].Exemplars, x)
+}
+
+// takeParts adds what a limit kept to the results.
+func (s *exemplarScan) takeParts() {
+	if s.parts == nil {
+		return
+	}
+	for i := range s.parts.best {
+		if b := &s.parts.best[i]; b.series != nil {
+			s.take(b.series, b.Exemplar)
+		}
+	}
 }
