@@ -118,7 +118,7 @@ func TestExemplarLimit(t *testing.T) {
 	for i := range int64(100) {
 		exemplars = append(exemplars, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strconv.FormatInt(i, 10)), Value: float64(i % 10), Ts: someTime - 100_000 + i*1000, HasTs: true})
 	}
-	if _, err := f.engine.Append(t.Context(), []ingest.Series{{Labels: labels.FromStrings("__name__", "seen"), Exemplars: exemplars}}); err != nil {
+	if _, err := f.engine.Append(t.Context(), []ingest.Series{{Labels: labels.FromStrings("__name__", "seen"), Exemplars: exemplars}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	ask := func(limit string) (n int, found string) {
