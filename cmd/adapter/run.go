@@ -225,7 +225,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		return served, err
 	}
 	a.onClose("end queries", answers.Close)
-	page, err := ui.New()
+	page, err := ui.New(ui.Config{TraceURL: a.o.web.traceURL})
 	if err != nil {
 		return served, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/ui"
 )
 
 // webOptions are the flags that say where the adapter stands among other servers, and what they mean.
@@ -17,6 +18,8 @@ type webOptions struct {
 	externalURL, routePrefix, corsOrigin string
 	// allowedHosts are names that the adapter has beside those of externalURL and --web.listen-address, and localhost.
 	allowedHosts commaList
+	// traceURL is where exemplars lead, see ui.Config.
+	traceURL string
 	// usersFile, if set, is a file of users. adminListen is the address for operators, if they have one of their own.
 	usersFile, adminListen string
 	// freeHealth says that a client without credentials may ask whether the adapter is healthy and ready.
@@ -59,6 +62,11 @@ func (o *webOptions) check() error {
 	if o.corsOrigin != "" {
 		if o.origins, err = regexp.Compile(`^(?s:` + o.corsOrigin + `)$`); err != nil {
 			return fmt.Errorf("--web.cors.origin: %w", err)
+		}
+	}
+	if o.traceURL != "" {
+		if err := ui.CheckTraceURL(o.traceURL); err != nil {
+			return fmt.Errorf("--web.trace-url=%s: %w", o.traceURL, err)
 		}
 	}
 	return o.checkHosts()

@@ -29,6 +29,9 @@ func fromPrometheus(link url.Values) url.Values {
 	if tab := link.Get("g0.tab"); tab == "0" || tab == "graph" {
 		state.Set("view", "graph")
 	}
+	if link.Get("g0.show_exemplars") == "1" {
+		state.Set("exemplars", "on")
+	}
 	if span, err := model.ParseDuration(link.Get("g0.range_input")); err == nil && time.Duration(span) >= time.Second {
 		state.Set("range", strconv.FormatInt(int64(time.Duration(span)/time.Second), 10))
 	}

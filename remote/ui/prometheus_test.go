@@ -15,6 +15,7 @@ func TestPrometheusLinks(t *testing.T) {
 		"/graph?g0.expr=up&g0.tab=1&g0.moment_input=2026-03-04%2005%3A06%3A07":                                                      "./?end=2026-03-04T05%3A06%3A07Z&expr=up&tab=query&view=table",
 		"/query?g0.expr=up&g0.show_tree=0&g0.tab=graph&g0.range_input=1d&g0.res_type=auto":                                          "./?expr=up&range=86400&tab=query&view=graph",
 		"/query?g10.expr=c&g2.expr=b&g0.expr=a&g1.expr=&gx.expr=d&expr=e&g.expr=f&g1.tab=graph":                                     "./?expr=a&expr=b&expr=c&tab=query&view=table",
+		"/graph?g0.expr=up&g0.tab=0&g0.show_exemplars=1":                                                                            "./?exemplars=on&expr=up&tab=query&view=graph",
 		"/query?g1.expr=up&g1.tab=graph":                                       "./?expr=up&tab=query&view=table",
 		"/query?g0.expr=up&g0.tab=table&g0.range_input=long&g0.end_input=soon": "./?expr=up&tab=query&view=table",
 	} {

@@ -19,6 +19,7 @@
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
 //	query/graphview  its graph: graph (lines, areas, bars) or heatmap, on a plot with a cursor, in units; query/tableview its tables
 //	query/timepicker its control of time; step and refresh are beside it
+//	query/beside   what a graph has beside its lines, in a layer over it and below: exemplars, annotations
 //	query/resolution  what of a graph comes from samples, and what from rollups
 //	query/startpage  what the page shows before there is a query
 //	tabs/...       the other tabs, a file each; tabs/findings and tabs/statuspanels are tables of what Status shows, tabs/activequeries its queries that run
@@ -29,6 +30,8 @@ package ui
 import (
 	"bytes"
 	"embed"
+	"fmt"
+	"html"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -53,8 +56,14 @@ func Patterns() []string {
 	return []string{"GET /{$}", "GET /ui/", "GET " + graphPath, "GET " + queryPath}
 }
 
+// Config is what the page is told.
+type Config struct {
+	// TraceURL is where exemplars lead: the URL of a trace, in which names of their labels stand in braces. If it is empty they lead nowhere. See CheckTraceURL.
+	TraceURL string
+}
+
 // New returns the page at / and its files at /ui/, and leads links to Prometheus' page there.
-func New() (http.Handler, error) {
+func New(cfg Config) (http.Handler, error) {
 	files, err := fs.Sub(static, "static")
 	if err != nil {
 		return nil, err
@@ -63,7 +72,7 @@ func New() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if all["index.html"], err = newFile("index.html", withPreloads(all)); err != nil {
+	if all["index.html"], err = newFile("index.html", withHead(all, cfg)); err != nil {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -103,9 +112,12 @@ func New() (http.Handler, error) {
 	}), nil
 }
 
-// withPreloads returns index.html with a link to each module, so that the browser need not find one in the other.
-func withPreloads(all map[string]file) []byte {
+// withHead returns index.html with what the page is told, and with a link to each module, so that the browser need not find one in the other.
+func withHead(all map[string]file, cfg Config) []byte {
 	var links strings.Builder
+	if cfg.TraceURL != "" {
+		fmt.Fprintf(&links, "<meta name=\"trace-url\" content=\"%s\">\n", html.EscapeString(cfg.TraceURL))
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if path.Ext(name) == ".js" && path.Dir(name) != "." && !strings.HasPrefix(name, "vendor/") {
 			links.WriteString(`<link rel="modulepreload" href="ui/` + name + "\">\n")

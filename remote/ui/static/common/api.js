@@ -35,7 +35,7 @@ export async function answers(signal) {
 }
 
 // ask returns the answer of an endpoint, with its data and warnings, how many series there
-// are if it has a limit, and at which resolutions it was read, or throws an Error that says what the server
+// or exemplars are if it has a limit, and at which resolutions it was read, or throws an Error that says what the server
 // said.
 export async function ask(path, parameters = {}, { signal, post, method } = {}) {
   const form = new URLSearchParams();
@@ -66,7 +66,7 @@ export async function ask(path, parameters = {}, { signal, post, method } = {}) 
   if (answer.status !== "success") {
     throw new Error(answer.error || `${response.status} ${response.statusText}`);
   }
-  return { ...answer, series: Number(response.headers.get("X-Promtable-Series")), resolution: response.headers.get("X-Promtable-Resolution") ?? "" };
+  return { ...answer, series: Number(response.headers.get("X-Promtable-Series")), exemplars: Number(response.headers.get("X-Promtable-Exemplars")), resolution: response.headers.get("X-Promtable-Resolution") ?? "" };
 }
 
 // isHTML says whether an answer is a page, which the adapter does not send.

@@ -59,7 +59,7 @@ export function selecting(node) {
 
 // message shows a warning or an error. Of an error in an expression it says where that is in words.
 export function message(kind, text) {
-  const said = text.replace(/^(?:invalid parameter "query": )?(\d+):(\d+): parse error: /, "Line $1, column $2: ");
+  const said = text.replace(/(^|: )(?:invalid parameter "query": )?(\d+):(\d+): parse error: /, "$1Line $2, column $3: ");
   return element("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, said);
 }
 

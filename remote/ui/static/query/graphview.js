@@ -2,6 +2,7 @@
 
 import { range } from "../common/api.js";
 import { element, message, orMessage } from "../common/dom.js";
+import { askBeside, besideOf } from "./beside.js";
 import { isClassic, isNative } from "./buckets.js";
 import { showChanges } from "./changes.js";
 import { comparison } from "./comparison.js";
@@ -22,19 +23,21 @@ import { fill as keep } from "./visiblelines.js";
 export async function showGraph(state, result, signal, navigate, askAll, about) {
   const shown = { only: [...state.only], off: [...state.off] };
   const said = element("div", {}), problems = element("div", {}), place = element("div", { class: "graph-place" }), changes = element("div", { class: "changes" });
-  let drawing;
+  let drawing, beside;
 
   // ask returns the times that are shown now, and the answers.
   const ask = async (isRefresh) => {
     const { start, end } = range(state);
     const { step } = stepsOf(start, end, state.step);
-    const asked = await askAll({ start, end }, isRefresh);
-    return { times: { start, end, step }, asked, answers: answersOf(asked) };
+    const [asked, besides] = await Promise.all([askAll({ start, end }, isRefresh), askBeside(state, { start, end }, signal)]);
+    return { times: { start, end, step }, asked, answers: answersOf(asked), besides };
   };
   const say = (asked) => said.replaceChildren(...about(asked));
-  const paint = async ({ times, asked, answers }) => {
+  const paint = async ({ times, asked, answers, besides }) => {
+    beside = await besideOf(state, answers, signal);
+    beside.fill(besides);
     const options = {
-      shown, strip: stripOf(asked, times, state),
+      shown, layers: beside.layers, strip: stripOf(asked, times, state),
       onShown: (changes) => {
         keep({ ...state, ...changes });
         navigate(changes, { again: false });
@@ -48,7 +51,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
     const found = isEmpty ? await newest(answers[0].expr, signal, navigate, state.expr) : "";
     drawing = made;
     say(asked);
-    place.replaceChildren(...made.nodes, found);
+    place.replaceChildren(...made.nodes, ...(made.draw ? beside.nodes : []), found);
     if (!said.isConnected) {
       result.replaceChildren(said, problems, place, changes);
     }
@@ -60,12 +63,13 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
   if (state.refresh && !state.end) {
     refresh(state.refresh, async () => {
       const now = await ask(true);
+      beside.fill(now.besides);
       if (drawing.update?.(now.answers, now.times)) {
         retell(said, about(now.asked));
       } else {
         await paint(now);
       }
-    }, () => drawing.busy?.() ?? false, problems, signal);
+    }, () => drawing.busy?.() || beside.busy(), problems, signal);
   }
 }
 

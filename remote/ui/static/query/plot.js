@@ -23,7 +23,8 @@ const ends = new Map();
 // onZoom(from, to) and onZoomOut() are called for what is selected. strip(signal), if there is one, returns a node that stands under the
 // graph, and place({ left, width, from, to }), which is called with where the axis of time is, in pixels of the graph and
 // in seconds, whenever that changes. tools are nodes that stand below it.
-export function plotOf({ what, describe, view, series, axis: valueAxis, valueRange, columns, drawn = () => {}, target, overlay, onZoom, onZoomOut, strip, tools = [] }) {
+// layers are those of layerOf, and scaled(v), if there is one, returns where on the axis an observed value is.
+export function plotOf({ what, describe, view, series, axis: valueAxis, valueRange, columns, drawn = () => {}, target, overlay, layers = [], scaled, onZoom, onZoomOut, strip, tools = [] }) {
   const description = element("p", { class: "unseen", id: "graph-description" });
   const said = element("p", { class: "unseen", "aria-live": "polite" });
   const node = element("div", { class: "graph", tabindex: "0", role: "application", "aria-describedby": "graph-description", "aria-live": "off" });
@@ -62,11 +63,12 @@ export function plotOf({ what, describe, view, series, axis: valueAxis, valueRan
         },
         draw: (u) => {
           drawn(u);
+          layers.forEach((layer) => layer.place(u, (v) => u.valToPos(scaled ? scaled(v) : v, "y"), scaled !== undefined));
           under?.place({ left: u.over.offsetLeft, width: u.over.offsetWidth, from: u.scales.x.min, to: u.scales.x.max });
         },
       } }],
     }, columns(), node);
-    chart.over.append(overlay);
+    chart.over.append(overlay, ...layers.map(({ node }) => node));
     const resized = new ResizeObserver(() => node.clientWidth > 0 && chart.setSize(size())); // or its tab is hidden
     resized.observe(node);
     for (const [other, end] of ends) {

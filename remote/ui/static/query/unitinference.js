@@ -21,6 +21,12 @@ export function unitOf(tree) {
   return { values: written(unit, per), counts: written("", per), observed: observed ?? "" };
 }
 
+// observedBy returns the unit of what metrics of these names observe, as exemplars have it.
+export function observedBy(names) {
+  const units = new Set(names.map((name) => measureOf(name ?? "").observed ?? ""));
+  return units.size === 1 ? [...units][0] : "";
+}
+
 function written(unit, per) {
   if (unit === "seconds" && per > 0) {
     per--; // seconds of each second are a number
