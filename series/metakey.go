@@ -20,6 +20,8 @@ const (
 	// MetaRecorded is the kind of the rows that say how far the recording rules of a group are, by its file and name. The one without a name says
 	// which process evaluates rules.
 	MetaRecorded = "recorded"
+	// MetaBoard is the kind of the rows that hold a board of the page each, by its name.
+	MetaBoard = "board"
 	// MetaSealPeriod is the kind of the rows that name index periods with cells in
 	// FamilyLate that are not sealed yet, each by its start as AppendTime writes it.
 	MetaSealPeriod = "seal"

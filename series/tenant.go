@@ -19,7 +19,7 @@ const tenantMarks = "!-_.*'()"
 // reservedTenants begin keys of META that are for all tenants, or would be taken for one of those.
 var reservedTenants = []string{
 	MetaSchema, MetaSeal, MetaClock, MetaHorizon, MetaRollup, MetaLate, MetaDelete, MetaRules, MetaLog, MetaStamp, MetaForgotten, MetaTenant,
-	MetaMetadata, MetaHA, MetaImport, MetaRecorded, "member",
+	MetaMetadata, MetaHA, MetaImport, MetaRecorded, MetaBoard, "member",
 }
 
 // CheckTenant returns an ErrTenant that says why a tenant cannot be named so: names have 1 to MaxTenant letters and

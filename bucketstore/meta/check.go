@@ -43,6 +43,7 @@ var eachTenant = []rowKind{
 	{series.MetaMetadata, true, isJSON[map[string]string]},
 	{series.MetaHA, true, isJSON[map[string]any]},
 	{series.MetaRecorded, true, isJSON[map[string]any]},
+	{series.MetaBoard, true, isJSON[map[string]any]},
 }
 
 // CheckRow checks that a row of META is one of those that are stored, and that each cell is what it should be.

@@ -69,6 +69,7 @@ func TestCheckRow(t *testing.T) {
 		{"metadata,up", `{"type":"gauge","unit":"","help":"h"}`, []string{"", "5", `{"help":5}`}, []string{"metadata"}},
 		{"tenant,a", `{"created":1,"dropping":2,"removed":{"METRIC":3}}`, []string{"", "5", `{"created":"a"}`}, []string{"tenant"}},
 		{"recorded,/etc/rules.yml;node", `{"done":{"5f":5},"ok":{"5f":5}}`, []string{"", "5"}, []string{"recorded"}},
+		{"board,node a", `{"title":"Node","panels":[]}`, []string{"", "5"}, []string{"board"}},
 		{"ha,cluster", `{"replica":"a","elected":1,"heartbeat":2}`, []string{"", "5"}, []string{"ha"}},
 	} {
 		kind, _, _ := strings.Cut(tt.key, ",")

@@ -218,6 +218,7 @@ func (o *options) webFlags(app *kingpin.Application) {
 	app.Flag("web.external-url", "URL under which the adapter is reachable, such as behind a reverse proxy, for the links that it prints. Its path is the default of --web.route-prefix.").StringVar(&o.web.externalURL)
 	app.Flag("web.route-prefix", "Prefix of the paths of all endpoints. Default: the path of --web.external-url. With / a proxy has to remove that path.").StringVar(&o.web.routePrefix)
 	app.Flag("web.cors.origin", "Regular expression, fully anchored, of the origins whose pages may ask the HTTP API, such as https?://(one|two)\\.example. Default: none.").StringVar(&o.web.corsOrigin)
+	app.Flag("web.read-only-boards", "Refuse changes of the boards of the page.").BoolVar(&o.web.readOnlyBoards)
 	app.Flag("web.trace-url", "URL of a trace, in which the names of labels of exemplars stand in braces, such as https://traces.example/trace/{trace_id}. Exemplars lead there from graphs of the page.").StringVar(&o.web.traceURL)
 	app.Flag("web.allowed-hosts", "With --web.enable-admin-api: names of this adapter, with commas between them, beside localhost, that of --web.external-url, and IP addresses. "+
 		"A request to the admin API at another name is refused, and so is one of a browser that changes the store. Repeatable.").SetValue(&o.web.allowedHosts)

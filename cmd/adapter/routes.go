@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
+	"github.com/promtable/promtable/remote/boards"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/tenancy"
 	"github.com/promtable/promtable/remote/ui"
@@ -55,6 +56,8 @@ type route struct {
 // handlers are what the server serves: remote write and read, the HTTP API, and the page.
 type handlers struct {
 	protocols, queries, page http.Handler
+	// boards are those of the page.
+	boards http.Handler
 	// writes answers senders. It is nil if protocols does.
 	writes http.Handler
 	// tenants lists, makes and drops tenants. It is nil in a store without tenants, and without the admin API.
@@ -93,10 +96,12 @@ func (s *server) routes(h handlers) []route {
 	if h.tenants != nil {
 		add(tenancy.AdminPatterns(), route{need: operator, at: adminAddress, serve: s.guarded(true, h.tenants)})
 	}
+	add(boards.WritePatterns(), route{need: write, body: maxForm, serve: s.guarded(false, h.boards)})
 	for i := range all {
 		all[i].audit = all[i].need.Role == users.Admin && !strings.HasPrefix(all[i].pattern, "GET ") && !strings.Contains(all[i].pattern, "/debug/")
 	}
 	all = append(all, s.apiRoutes(api.Patterns(), route{need: read, body: maxForm, serve: h.queries})...)
+	all = append(all, s.apiRoutes(boards.Patterns(), route{need: read, serve: h.boards})...)
 	all = append(all, s.apiRoutes(remote.QueryPatterns(), route{need: read, body: maxForm, serve: h.protocols})...)
 	for i := range all {
 		if method, _, _ := strings.Cut(all[i].pattern, " "); method == http.MethodGet || method == http.MethodDelete {

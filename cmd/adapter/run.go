@@ -26,6 +26,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/snapshot"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
+	"github.com/promtable/promtable/remote/boards"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
@@ -247,6 +248,9 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		protocols: fleet.Handler(a.o.fleet.reads == fleet.Allow, a.ofTenants(e.tenants, protocols)),
 		queries:   fleet.Handler(a.o.fleet.queries == fleet.Allow, a.ofTenants(e.tenants, answers)),
 		page:      page,
+		boards: a.ofTenants(e.tenants, boards.Handler(boards.Config{
+			Store: rows, Schema: a.schema, Now: a.o.now, ReadOnly: a.o.web.readOnlyBoards || a.o.readOnly,
+		})),
 	}
 	if e.tenants != nil {
 		served.tenantNames = e.tenants.Names

@@ -20,6 +20,8 @@ type webOptions struct {
 	allowedHosts commaList
 	// traceURL is where exemplars lead, see ui.Config.
 	traceURL string
+	// readOnlyBoards refuses changes of boards.
+	readOnlyBoards bool
 	// usersFile, if set, is a file of users. adminListen is the address for operators, if they have one of their own.
 	usersFile, adminListen string
 	// freeHealth says that a client without credentials may ask whether the adapter is healthy and ready.
