@@ -208,7 +208,7 @@ func TestPageCursor(t *testing.T) {
 		devtools(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: "touchStart", TouchPoints: []*input.TouchPoint{{X: x, Y: y}}})
 		devtools(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: "touchEnd", TouchPoints: []*input.TouchPoint{}})
 		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`)
-		if got := p.texts("#graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], `3 lines are shown. The minimum is 10 of draw_level{host="a", job="j"}, the maximum 90 of draw_level{host="c", job="j"}.`) {
+		if got := p.texts(".graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], `3 lines are shown. The minimum is 10 of draw_level{host="a", job="j"}, the maximum 90 of draw_level{host="c", job="j"}.`) {
 			t.Errorf("the graph is described by %q", got)
 		}
 	})
@@ -692,7 +692,7 @@ func TestPageHeatmap(t *testing.T) {
 		if got := p.texts(".heat-marks span"); !slices.Equal(got, []string{"0", "0.25/s", "1/s"}) {
 			t.Errorf("the colours are called %q", got)
 		}
-		if got := p.texts("#graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], "The fullest bucket has 1/s, from 100 ms to 1 s at 2026-03-04 ") || !strings.Contains(got[0], "The last histogram has 2/s in total.") {
+		if got := p.texts(".graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], "The fullest bucket has 1/s, from 100 ms to 1 s at 2026-03-04 ") || !strings.Contains(got[0], "The last histogram has 2/s in total.") {
 			t.Errorf("the heatmap is described by %q", got)
 		}
 		if rows := p.texts("tbody tr"); len(rows) > 0 {

@@ -95,7 +95,7 @@ func (p *browserPage) wantExpressions(want ...string) {
 // button clicks a button of the tab by its text.
 func (p *browserPage) button(text string) {
 	p.Helper()
-	evaluate[bool](p, fmt.Sprintf(`(() => { [...document.querySelectorAll("dialog[open] button, #query button")].find((b) => b.textContent === %q).click(); return true })()`, text))
+	evaluate[bool](p, fmt.Sprintf(`(() => { [...document.querySelectorAll("dialog[open] button, main section:not([hidden]) button")].find((b) => b.textContent === %q).click(); return true })()`, text))
 	p.settle()
 }
 

@@ -22,6 +22,7 @@
 //	query/beside   what a graph has beside its lines, in a layer over it and below: exemplars, annotations
 //	query/resolution  what of a graph comes from samples, and what from rollups
 //	query/startpage  what the page shows before there is a query
+//	boards/boards  the tab Boards; panels draws what is on one, variables are its choices, grafana makes boards of dashboards
 //	tabs/...       the other tabs, a file each; tabs/findings and tabs/statuspanels are tables of what Status shows, tabs/activequeries its queries that run
 //	vendor/...     the work of others, with its licences: uPlot 1.6.32, MIT, the charts;
 //	               CodeMirror 6, MIT, with Prometheus' mode for PromQL, Apache-2.0, the editor

@@ -11,6 +11,7 @@ import { showRunning } from "./common/running.js";
 import * as tenant from "./common/tenant.js";
 import * as picker from "./query/timepicker.js";
 import * as query from "./query/query.js";
+import * as boards from "./boards/boards.js";
 import * as explore from "./tabs/explore.js";
 import * as latest from "./tabs/latest.js";
 import * as cardinality from "./tabs/cardinality.js";
@@ -25,7 +26,7 @@ import * as status from "./tabs/status.js";
 // form, by name. Where these are not all, it has fill(form, state), which writes the
 // rest of a state into the form, and read(form), which returns that rest; a list
 // there is a parameter that the URL has several times.
-const tabs = { query, explore, latest, cardinality, explain, rules, status };
+const tabs = { query, boards, explore, latest, cardinality, explain, rules, status };
 const front = "query";
 
 let running = new AbortController();

@@ -14,7 +14,7 @@ export class Unreachable extends Error {
 // reach is fetch, but for its error.
 async function reach(url, options) {
   try {
-    return await fetch(url, { ...options, headers: chosen() });
+    return await fetch(url, { ...options, headers: { ...chosen(), ...options.headers } });
   } catch (err) {
     throw options.signal?.aborted ? err : new Unreachable();
   }
@@ -37,7 +37,7 @@ export async function answers(signal) {
 // ask returns the answer of an endpoint, with its data and warnings, how many series there
 // or exemplars are if it has a limit, and at which resolutions it was read, or throws an Error that says what the server
 // said.
-export async function ask(path, parameters = {}, { signal, post, method } = {}) {
+export async function ask(path, parameters = {}, { signal, post, method, body, headers } = {}) {
   const form = new URLSearchParams();
   for (const [name, values] of Object.entries(parameters)) {
     for (const value of [values].flat()) {
@@ -45,7 +45,7 @@ export async function ask(path, parameters = {}, { signal, post, method } = {}) 
     }
   }
   const url = `api/v1/${path}`;
-  const response = await (post ? reach(url, { method: "POST", body: form, signal }) : reach(`${url}?${form}`, { method, signal }));
+  const response = await (post ? reach(url, { method: "POST", body: form, signal }) : reach(form.size > 0 ? `${url}?${form}` : url, { method, body, headers, signal }));
   if (response.headers.has("X-Promtable-Needs-Tenant")) {
     dispatchEvent(new Event("tenantneeded"));
     throw new TenantNeeded();
@@ -66,7 +66,7 @@ export async function ask(path, parameters = {}, { signal, post, method } = {}) 
   if (answer.status !== "success") {
     throw new Error(answer.error || `${response.status} ${response.statusText}`);
   }
-  return { ...answer, series: Number(response.headers.get("X-Promtable-Series")), exemplars: Number(response.headers.get("X-Promtable-Exemplars")), resolution: response.headers.get("X-Promtable-Resolution") ?? "" };
+  return { ...answer, tag: response.headers.get("ETag") ?? "", series: Number(response.headers.get("X-Promtable-Series")), exemplars: Number(response.headers.get("X-Promtable-Exemplars")), resolution: response.headers.get("X-Promtable-Resolution") ?? "" };
 }
 
 // isHTML says whether an answer is a page, which the adapter does not send.

@@ -3,7 +3,7 @@
 import { element } from "./dom.js";
 
 // tabKeys are the second keys of g, by tab.
-const tabKeys = { query: "q", explore: "e", latest: "l", cardinality: "c", explain: "x", rules: "r", status: "s" };
+const tabKeys = { query: "q", boards: "b", explore: "e", latest: "l", cardinality: "c", explain: "x", rules: "r", status: "s" };
 
 // keys are those of the page: how they are written, what they do, and which they are. The ones of tabs stand beside.
 const keys = [

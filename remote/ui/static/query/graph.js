@@ -15,9 +15,9 @@ import { isolate, toggle, visible } from "./visiblelines.js";
 // graph returns the nodes of a graph of answers, each with a letter and a result, over times, from start to end in seconds, and
 // draw(signal), which draws it once they are on the page. update(answers, times) shows newer answers, or returns false if they have other series;
 // busy() says whether it is being read. The options: mode is how lines are drawn; unit how values are written; shown says which lines
-// are, and onShown(changes) is called when that changes; compared says in words what the answers are compared with, if they are; layers, onZoom, onZoomOut and
+// are, and onShown(changes) is called when that changes; compared says in words what the answers are compared with, if they are; layers, height, onZoom, onZoomOut and
 // strip are those of plotOf.
-export function graph(answers, times, { mode, unit, shown, onShown, compared, layers, onZoom, onZoomOut, strip }) {
+export function graph(answers, times, { mode, unit, shown, onShown, compared, layers, height, onZoom, onZoomOut, strip }) {
   let { times: at, lines, shared } = linesOf(answers, times.step);
   if (lines.length === 0) {
     return { nodes: [element("p", {}, "No series has a value in this range.")] };
@@ -45,7 +45,7 @@ export function graph(answers, times, { mode, unit, shown, onShown, compared, la
     drawMark(overlay, plot.chart(), now, lines[i], way, mode, i);
   });
   const plot = plotOf({
-    what: () => `Graph of ${count(lines.length)} series`, view, columns, target, overlay, layers, onZoom, onZoomOut, strip,
+    what: () => `Graph of ${count(lines.length)} series`, view, columns, target, overlay, layers, height, onZoom, onZoomOut, strip,
     tools: [
       ...(hasThen ? [element("span", {}, `Dashed: ${compared}`)] : []),
       tool("Points as CSV", "Save the points of the lines that are shown", async () => save("promtable-points.csv", "text/csv", csv(pointsOf(lines.filter((line) => line.isShown), at, compared)))),

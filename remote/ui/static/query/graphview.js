@@ -80,7 +80,7 @@ function answersOf(asked) {
 }
 
 // drawingOf returns the graph or the heatmap of answers.
-async function drawingOf(state, answers, times, options, signal) {
+export async function drawingOf(state, answers, times, options, signal) {
   const full = answers.filter(({ result }) => result.length > 0);
   const known = await Promise.all(full.map(async (answer) => {
     const tree = await treeOf(answer.expr, signal);

@@ -8,7 +8,7 @@ import { plotOf } from "./plot.js";
 
 // heatmap returns what graph does, for the histograms of an answer; nothing if it has none. bounds is the unit of what
 // they observe, unit that of the counts.
-export function heatmap({ letter, result }, times, { unit, bounds, layers, onZoom, onZoomOut, strip }) {
+export function heatmap({ letter, result }, times, { unit, bounds, layers, height, onZoom, onZoomOut, strip }) {
   let cells = cellsOf(result);
   if (!cells) {
     return undefined;
@@ -57,7 +57,7 @@ export function heatmap({ letter, result }, times, { unit, bounds, layers, onZoo
     },
   };
   const plot = plotOf({
-    what: () => `Heatmap of ${count(cells.histograms)} ${cells.histograms === 1 ? "histogram" : "histograms"}`, view, target, overlay: frame, layers, scaled: (v) => across.pos(v), onZoom, onZoomOut, strip,
+    what: () => `Heatmap of ${count(cells.histograms)} ${cells.histograms === 1 ? "histogram" : "histograms"}`, view, target, overlay: frame, layers, height, scaled: (v) => across.pos(v), onZoom, onZoomOut, strip,
     describe: () => description(cells, most, unit, name),
     columns: () => [cells.times, cells.times.map(() => null)],
     series: [{}, { paths: () => null, points: { show: false } }],

@@ -13,6 +13,9 @@ const leastDrag = 5;
 let isLarge = false;
 const roomBeside = 90;
 
+// made counts the graphs that were made.
+let made = 0;
+
 // ends has for each chart that was drawn its node, and what ends it. Those that are not on the page any more end when another one is drawn.
 const ends = new Map();
 
@@ -23,11 +26,12 @@ const ends = new Map();
 // onZoom(from, to) and onZoomOut() are called for what is selected. strip(signal), if there is one, returns a node that stands under the
 // graph, and place({ left, width, from, to }), which is called with where the axis of time is, in pixels of the graph and
 // in seconds, whenever that changes. tools are nodes that stand below it.
-// layers are those of layerOf, and scaled(v), if there is one, returns where on the axis an observed value is.
-export function plotOf({ what, describe, view, series, axis: valueAxis, valueRange, columns, drawn = () => {}, target, overlay, layers = [], scaled, onZoom, onZoomOut, strip, tools = [] }) {
-  const description = element("p", { class: "unseen", id: "graph-description" });
+// height is in pixels, where it is not that of a graph alone. layers are those of layerOf, and scaled(v), if there is one, returns where on the axis an observed value is.
+export function plotOf({ what, describe, view, series, axis: valueAxis, valueRange, columns, drawn = () => {}, target, overlay, layers = [], scaled, height, onZoom, onZoomOut, strip, tools = [] }) {
+  const id = `graph-description-${++made}`;
+  const description = element("p", { class: "unseen graph-description", id });
   const said = element("p", { class: "unseen", "aria-live": "polite" });
-  const node = element("div", { class: "graph", tabindex: "0", role: "application", "aria-describedby": "graph-description", "aria-live": "off" });
+  const node = element("div", { class: "graph", tabindex: "0", role: "application", "aria-describedby": id, "aria-live": "off" });
   const below = element("div", {});
   const cursor = cursorOf(node, said, target);
   let chart;
@@ -36,7 +40,7 @@ export function plotOf({ what, describe, view, series, axis: valueAxis, valueRan
     description.textContent = `${describe()} Use the arrow keys to read the points.`;
   };
   name();
-  const size = () => ({ width: node.clientWidth, height: Math.max(260, isLarge ? innerHeight - roomBeside : Math.min(420, innerHeight * 0.5)) });
+  const size = () => ({ width: node.clientWidth, height: Math.max(height ?? 260, isLarge ? innerHeight - roomBeside : height ?? Math.min(420, innerHeight * 0.5)) });
   const enlarge = element("button", { type: "button", "aria-pressed": String(isLarge), title: "As high as the window, or as before", onclick: () => {
     isLarge = !isLarge;
     enlarge.setAttribute("aria-pressed", String(isLarge));

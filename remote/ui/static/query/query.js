@@ -7,6 +7,7 @@ import { copy } from "../common/export.js";
 import { capital, count, utc } from "../common/format.js";
 import { formatDuration } from "../common/quantities.js";
 import { sentence } from "./announcement.js";
+import { boardButton } from "./addtoboard.js";
 import { comparison, gone, later } from "./comparison.js";
 import * as expressions from "./expressions.js";
 import { showGraph } from "./graphview.js";
@@ -92,7 +93,7 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 
 // about returns what there is to say of an answer beside its result.
 function about({ expr, letter, answer, then, error, took, step, end }, state, navigate) {
-  return error ? [message("error", error.message), ...narrower(expr, error, state, navigate)] : [...notes(answer).map((text) => message("warning", text)), ...aboutThen(answer, then), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), ...(state.view === "graph" ? [changedButton(letter, navigate)] : []), linkButton(end)), more(expr, answer, state, navigate)];
+  return error ? [message("error", error.message), ...narrower(expr, error, state, navigate)] : [...notes(answer).map((text) => message("warning", text)), ...aboutThen(answer, then), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr), ...(state.view === "graph" ? [changedButton(letter, navigate)] : []), boardButton(state), linkButton(end)), more(expr, answer, state, navigate)];
 }
 
 // narrower offers less where a query has met a limit, which names its flag or is one of Prometheus'.
