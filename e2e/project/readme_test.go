@@ -33,7 +33,7 @@ func TestDocumentedFlags(t *testing.T) {
 }
 
 // offSwitches are the switches that are off by default.
-var offSwitches = []string{"tenancy", "tenancy.create", "tenancy.keep-label", "web.enable-admin-api", "web.health-without-credentials", "bigtable.direct-access", "bigtable.client-metrics"}
+var offSwitches = []string{"tenancy", "tenancy.create", "tenancy.keep-label", "web.enable-admin-api", "web.health-without-credentials", "web.read-only-boards", "bigtable.direct-access", "bigtable.client-metrics"}
 
 // helpFlags returns "name default" for each flag of a help text.
 func helpFlags(help string) []string {
