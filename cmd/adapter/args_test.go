@@ -16,7 +16,7 @@ func TestEveryFlagNeedsItsValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	switches := []string{"rollup.enabled", "bigtable.client-metrics", "bigtable.create-tables", "bigtable.direct-access", "buffer.enabled", "seal.enabled", "web.enable-admin-api", "web.health-without-credentials", "tenancy", "tenancy.create", "tenancy.keep-label", "auto-gomemlimit"}
+	switches := []string{"rollup.enabled", "bigtable.client-metrics", "bigtable.create-tables", "bigtable.direct-access", "buffer.enabled", "seal.enabled", "web.enable-admin-api", "web.health-without-credentials", "web.read-only-boards", "tenancy", "tenancy.create", "tenancy.keep-label", "auto-gomemlimit"}
 	commands := map[string][]string{"interval": {commandCompact}, "match": {commandDelete}, "start": {commandDelete}, "end": {commandDelete}}
 	names := slices.Collect(maps.Keys(commands))
 	for name := range o.api.Flags {

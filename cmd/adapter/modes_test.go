@@ -8,7 +8,7 @@ import (
 
 // alwaysEffective are the flags that have an effect in all modes.
 var alwaysEffective = []string{
-	"web.listen-address", "web.admin-listen-address", "web.config.file", "web.users-file", "web.health-without-credentials", "web.external-url", "web.route-prefix", "web.cors.origin", "web.enable-admin-api", "shutdown.timeout", "shutdown.delay", "mode", "fleet.listen-address",
+	"web.listen-address", "web.admin-listen-address", "web.config.file", "web.users-file", "web.health-without-credentials", "web.external-url", "web.route-prefix", "web.cors.origin", "web.read-only-boards", "web.trace-url", "web.enable-admin-api", "shutdown.timeout", "shutdown.delay", "mode", "fleet.listen-address",
 	"storage.backend", "schema.resource-label", "tenancy", "retention.resolution-raw", "retention.resolution-5m", "retention.resolution-1h", "retention.rules",
 	"buffer.enabled", "seal.enabled", "rollup.enabled",
 	"write.max-future", "write.timeout", "write.max-concurrent", "write.max-body-bytes", "write.cached-series",
