@@ -51,7 +51,7 @@ func TestPageKeys(t *testing.T) {
 	}
 
 	for _, tab := range evaluate[[]string](p, `[...document.querySelectorAll("nav a")].map((a) => a.dataset.tab)`) {
-		letter := map[string]string{"query": "q", "explore": "e", "latest": "l", "cardinality": "c", "explain": "x", "rules": "r", "status": "s"}[tab]
+		letter := map[string]string{"query": "q", "boards": "b", "explore": "e", "latest": "l", "cardinality": "c", "explain": "x", "rules": "r", "status": "s"}[tab]
 		p.focusMain()
 		p.press("g" + letter)
 		p.await(fmt.Sprintf(`new URLSearchParams(location.search).get("tab") === %q`, tab))

@@ -51,6 +51,13 @@ const drawnLines = `(() => {
 	return new Set(pixels).size > 100;
 })()`
 
+// boardPicture is a board that is not saved.
+const boardPicture = `{"title": "Shop", "variables": [{"name": "job", "label": "job", "metric": "http_requests_total"}], "panels": [
+	{"title": "Requests by handler", "kind": "graph", "mode": "stacked", "exprs": ["sum by (handler) (rate(http_requests_total{job=~\"$job\"}[10m]))"]},
+	{"title": "90th percentile of latencies", "kind": "graph", "exprs": ["histogram_quantile(0.9, sum(rate(http_request_duration_seconds[10m])))"]},
+	{"title": "Requests now", "kind": "stat", "exprs": ["sum by (job) (rate(http_requests_total{job=~\"$job\"}[5m]))"]},
+	{"title": "Instances", "kind": "table", "exprs": ["sum by (job, instance) (rate(http_requests_total{job=~\"$job\"}[5m]))"]}]}`
+
 // pictures returns all of them.
 func pictures() []picture {
 	requests := "sum by (handler) (rate(http_requests_total[10m]))"
@@ -61,6 +68,7 @@ func pictures() []picture {
 		{"start", "light", nil, `document.querySelectorAll("#query .examples a").length === 3`},
 		{"explore", "light", []string{"tab", "explore", "metric", "http_requests_total", "range", "86400"}, drawnLines},
 		{"table", "light", []string{"expr", `sum by (job, instance, handler) (rate(http_requests_total[5m]))`, "columns", "1"}, `document.querySelectorAll("#query tbody tr").length === 12`},
+		{"board", "light", []string{"tab", "boards", "range", "86400", "draft", boardPicture}, `document.querySelectorAll("#boards canvas").length === 4 && document.querySelectorAll("#boards dd, #boards tbody tr").length > 8`},
 		{"cardinality", "dark", []string{"tab", "cardinality", "top", "10"}, `document.querySelectorAll("#cardinality tbody tr").length > 20`},
 		{"explain", "light", []string{"tab", "explain", "expr", `sum by (handler) (rate(http_requests_total{handler=~"/api/.*",code="500"}[10m]))`, "range", "172800"}, `document.querySelectorAll("#explain details").length > 2`},
 		{"status", "dark", []string{"tab", "status"}, `[...document.querySelectorAll("#status dd")].every((e) => e.innerText !== "…")`},

@@ -57,10 +57,14 @@ export function selecting(node) {
   return !selection.isCollapsed && node.contains(selection.anchorNode);
 }
 
-// message shows a warning or an error. Of an error in an expression it says where that is in words.
+// message shows a warning or an error.
 export function message(kind, text) {
-  const said = text.replace(/(^|: )(?:invalid parameter "query": )?(\d+):(\d+): parse error: /, "$1Line $2, column $3: ");
-  return element("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, said);
+  return element("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, located(text));
+}
+
+// located returns an error, and if it is one in an expression it says where that is in words.
+export function located(text) {
+  return text.replace(/^(?:invalid parameter "query": )?(\d+):(\d+): parse error: /, "Line $1, column $2: ");
 }
 
 // orMessage returns the nodes that a part of a view comes to, or what went wrong with it: the other parts are of use without it. Only where no

@@ -1,7 +1,7 @@
 // Annotations: where series of an expression of one's own begin, end or change, such as builds and restarts.
 
 import { ask, isTruncated } from "../common/api.js";
-import { element, message } from "../common/dom.js";
+import { element, located, message } from "../common/dom.js";
 import { capital, count, number, series, time, utc } from "../common/format.js";
 import { table } from "../common/table.js";
 import { layerOf } from "./layer.js";
@@ -27,7 +27,7 @@ export async function askAnnotations(expr, { start, end, step }, signal) {
     if (signal.aborted) {
       throw error;
     }
-    return { events: [], problems: [`Annotations: ${error.message}`] };
+    return { events: [], problems: [`Annotations: ${located(error.message)}`] };
   }
 }
 

@@ -1,7 +1,7 @@
 // Exemplars in a graph: points that lead to traces, and a list of them.
 
 import { ask } from "../common/api.js";
-import { element, message } from "../common/dom.js";
+import { element, located, message } from "../common/dom.js";
 import { count, number, series, time, utc } from "../common/format.js";
 import { table } from "../common/table.js";
 import { layerOf } from "./layer.js";
@@ -20,7 +20,7 @@ export async function askExemplars(queries, { start, end }, signal) {
   return {
     points: found.flatMap(({ points }) => points).sort((a, b) => a.t - b.t),
     all: found.reduce((sum, { all }) => sum + all, 0),
-    problems: answers.filter(({ error }) => error).map(({ letter, error }) => `${queries.length > 1 ? `${letter} ` : ""}Exemplars: ${error.message}`),
+    problems: answers.filter(({ error }) => error).map(({ letter, error }) => `${queries.length > 1 ? `${letter} ` : ""}Exemplars: ${located(error.message)}`),
   };
 }
 
