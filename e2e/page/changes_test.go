@@ -67,7 +67,7 @@ func TestPageChanges(t *testing.T) {
 		p.checkAxe(look)
 		p.shoot("changes-" + look)
 	})
-	if got := p.texts(".changes .facts"); len(got) != 1 || !strings.HasPrefix(got[0], "1 series compared, 1 appeared, 1 gone. From 2026-03-04 09:30:00 to 2026-03-04 10:30:00, beside as long from 2026-03-04 08:30:00 on.") {
+	if got := p.texts(".changes .facts"); len(got) != 1 || !strings.HasPrefix(got[0], "1 series compared, 1 appeared, 1 gone. From 2026-03-04 09:30:00 to 2026-03-04 10:30:00, compared with the same length of time from 2026-03-04 08:30:00 on.") {
 		t.Errorf("above it stands %q", got)
 	}
 	p.click(".changes button.line")

@@ -7,7 +7,7 @@ import * as expressions from "./expressions.js";
 
 // boardButton opens a dialog that adds the expressions of a state to a board.
 export function boardButton(state) {
-  return element("button", { type: "button", class: "as-link", title: "Keep this as a panel of a board", onclick: () => open(state) }, "Add to board");
+  return element("button", { type: "button", class: "as-link", title: "Make this a panel of a board", onclick: () => open(state) }, "Add to board");
 }
 
 async function open(state) {

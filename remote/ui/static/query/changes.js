@@ -106,7 +106,7 @@ function listOf(found, metrics, state, scope, navigate) {
   const facts = [`${count(sum(({ compared }) => compared))} series compared`, ...(["appeared", "gone"].map((kind) => [kind, sum((data) => data[kind].count)]).filter(([, n]) => n > 0).map(([kind, n]) => `${count(n)} ${kind}`))];
   const histograms = sum((data) => data.histograms);
   said.push(element("p", { class: "facts", title: `Ranked by the ${statistic}.` },
-    `${facts.join(", ")}${histograms > 0 ? `, ${count(histograms)} histograms left out` : ""}. From ${time(start)} to ${time(end)}, beside as long from ${time(before)} on. Ranked by the shift of the mean over its deviation.`));
+    `${facts.join(", ")}${histograms > 0 ? `, ${count(histograms)} histograms left out` : ""}. From ${time(start)} to ${time(end)}, compared with the same length of time from ${time(before)} on. Ranked by the shift of the mean over its deviation.`));
   if (listed.length === 0) {
     return [...said, element("p", {}, "No series differs from before.")];
   }

@@ -40,13 +40,12 @@ async function read(state, signal) {
   const now = Date.now() / 1000;
   const samples = answers.flatMap(({ data }) => data.samples);
   const rows = samples.slice(0, limit).map((s) => ({ ...sample(s), name: series(s.metric) }));
-  const rowsRead = answers.reduce((sum, { data }) => sum + data.rowsRead, 0);
   const columns = [
     { title: "Series", kind: "text", cell: ({ name }) => element("a", { href: link("query", { expr: name, view: "graph" }), title: name }, name), value: (r) => r.name },
     { title: "Value", kind: "number", cell: (r) => r.text, value: (r) => r.number },
     { title: "Age", kind: "number", cell: (r) => roughDuration(now - r.t), value: (r) => now - r.t },
   ];
-  return { text: `${count(rows.length)} series, ${count(rowsRead)} rows read from CURRENT`,
+  return { text: `${count(rows.length)} series`,
     isCut: samples.length > limit || answers.some(({ data }) => data.truncated), rows, columns };
 }
 
