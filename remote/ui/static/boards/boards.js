@@ -196,7 +196,7 @@ function editorOf(board, i, change) {
     change({ ...board, panels });
   };
   const kind = element("select", { "aria-label": "Kind", onchange: () => put({ ...panel, kind: kind.value }) }, ...["graph", "stat", "table"].map((name) => element("option", { value: name, selected: name === panel.kind }, name)));
-  const exprs = panel.exprs.map((expr, j) => field(`Expression ${j + 1}`, expr, (text) => put({ ...panel, exprs: text ? panel.exprs.toSpliced(j, 1, text) : panel.exprs.toSpliced(j, 1) }), 40));
+  const exprs = panel.exprs.map((expr, j) => field(`Expression ${j + 1}`, expr, (text) => put({ ...panel, exprs: text ? panel.exprs.toSpliced(j, 1, text) : panel.exprs.toSpliced(j, 1) }), 40, "expr"));
   return element("div", { class: "controls panel-edit" }, field("Title", panel.title, (text) => put({ ...panel, title: text }), 20), element("label", {}, "Kind ", kind),
     element("label", {}, element("input", { type: "checkbox", checked: panel.wide === true, onchange: ({ target }) => put({ ...panel, wide: target.checked }) }), " Wide"),
     tool("←", () => swap(i - 1), { "aria-label": "Move to the front", disabled: i === 0 }), tool("→", () => swap(i + 1), { "aria-label": "Move to the back", disabled: i === board.panels.length - 1 }),
@@ -204,6 +204,6 @@ function editorOf(board, i, change) {
 }
 
 // field is a text that is changed.
-function field(title, value, onchange, size) {
-  return element("label", {}, `${title} `, element("input", { value, size, spellcheck: "false", autocomplete: "off", onchange: ({ target }) => onchange(target.value.trim()) }));
+function field(title, value, onchange, size, className) {
+  return element("label", { class: className }, `${title} `, element("input", { value, size, spellcheck: "false", autocomplete: "off", onchange: ({ target }) => onchange(target.value.trim()) }));
 }
