@@ -59,6 +59,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.dumpCommand(app)
 	o.copyCommand(app)
 	o.healCommand(app)
+	o.exemplarCommand(app)
 	o.retentionCommand(app)
 	o.tenantCommands(app)
 	o.doctorCommand(app)

@@ -83,6 +83,7 @@ type options struct {
 	dump      dumpOptions
 	copy      copyOptions
 	heal      healOptions
+	exemplars exemplarOptions
 
 	command string
 	seal    sealOptions

@@ -63,6 +63,7 @@ func main() {
 
 		commandCopy:              copySamples,
 		commandHeal:              healStore,
+		commandExemplars:         copyExemplars,
 		commandDigest:            printDigest,
 		commandDump:              dumpRows,
 		commandExportBlocks:      exportSamples,
