@@ -29,9 +29,6 @@ const (
 	shortestSpan = 1000
 )
 
-// Exemplars are those of a series, as Prometheus' API has them.
-type Exemplars = v1.ExemplarQueryResult
-
 // An ExemplarServer answers queries of exemplars, and takes them by remote write.
 type ExemplarServer struct {
 	client *http.Client
@@ -46,7 +43,7 @@ func NewExemplarServer(s Server) (*ExemplarServer, error) {
 
 // read returns the exemplars of a selector from mint to maxt, in milliseconds and inclusive: with a limit above 0 no more, if the server knows limits, and how many there are, which is -1
 // if it does not.
-func (s *ExemplarServer) read(ctx context.Context, selector string, mint, maxt int64, limit int) (all []Exemplars, found int, err error) {
+func (s *ExemplarServer) read(ctx context.Context, selector string, mint, maxt int64, limit int) (all []v1.ExemplarQueryResult, found int, err error) {
 	seconds := func(t int64) string { return strconv.FormatFloat(float64(t)/1000, 'f', 3, 64) }
 	form := url.Values{"query": {selector}, "start": {seconds(mint)}, "end": {seconds(maxt)}}
 	if limit > 0 {
@@ -56,7 +53,7 @@ func (s *ExemplarServer) read(ctx context.Context, selector string, mint, maxt i
 	if err != nil {
 		return nil, 0, err
 	}
-	var answer struct{ Data []Exemplars }
+	var answer struct{ Data []v1.ExemplarQueryResult }
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", s.url, err)
 	}
@@ -67,7 +64,7 @@ func (s *ExemplarServer) read(ctx context.Context, selector string, mint, maxt i
 }
 
 // write stores exemplars.
-func (s *ExemplarServer) write(ctx context.Context, all []Exemplars) error {
+func (s *ExemplarServer) write(ctx context.Context, all []v1.ExemplarQueryResult) error {
 	var req prompb.WriteRequest
 	for _, of := range all {
 		series := prompb.TimeSeries{Labels: labelPairs(of.SeriesLabels)}
@@ -120,13 +117,13 @@ func (s *ExemplarServer) post(ctx context.Context, path, kind string, header htt
 }
 
 // An ExemplarTarget takes exemplars.
-type ExemplarTarget func(ctx context.Context, all []Exemplars) error
+type ExemplarTarget func(ctx context.Context, all []v1.ExemplarQueryResult) error
 
 // To returns a target that stores exemplars in s, and wants to find them there.
 func (s *ExemplarServer) To() ExemplarTarget {
-	return func(ctx context.Context, all []Exemplars) error {
-		for part := range slices.Chunk(split(all, sentExemplars), 1) {
-			if err := s.write(ctx, part[0]); err != nil {
+	return func(ctx context.Context, all []v1.ExemplarQueryResult) error {
+		for _, part := range split(all, sentExemplars) {
+			if err := s.write(ctx, part); err != nil {
 				return err
 			}
 		}
@@ -135,15 +132,15 @@ func (s *ExemplarServer) To() ExemplarTarget {
 }
 
 // split divides exemplars into parts of at most n.
-func split(all []Exemplars, n int) (parts [][]Exemplars) {
-	var part []Exemplars
+func split(all []v1.ExemplarQueryResult, n int) (parts [][]v1.ExemplarQueryResult) {
+	var part []v1.ExemplarQueryResult
 	room := n
 	for _, of := range all {
 		for some := range slices.Chunk(of.Exemplars, n) {
 			if len(some) > room {
 				parts, part, room = append(parts, part), nil, n
 			}
-			part = append(part, Exemplars{SeriesLabels: of.SeriesLabels, Exemplars: some})
+			part = append(part, v1.ExemplarQueryResult{SeriesLabels: of.SeriesLabels, Exemplars: some})
 			room -= len(some)
 		}
 	}
@@ -154,7 +151,7 @@ func split(all []Exemplars, n int) (parts [][]Exemplars) {
 }
 
 // compare returns an error if some of these exemplars are not in s.
-func (s *ExemplarServer) compare(ctx context.Context, all []Exemplars) error {
+func (s *ExemplarServer) compare(ctx context.Context, all []v1.ExemplarQueryResult) error {
 	missing := make(map[string]bool)
 	mint, maxt := int64(math.MaxInt64), int64(math.MinInt64)
 	eachExemplar(all, func(of model.LabelSet, x v1.Exemplar) {
@@ -179,7 +176,7 @@ func (s *ExemplarServer) compare(ctx context.Context, all []Exemplars) error {
 	return nil
 }
 
-func eachExemplar(all []Exemplars, fn func(of model.LabelSet, x v1.Exemplar)) {
+func eachExemplar(all []v1.ExemplarQueryResult, fn func(of model.LabelSet, x v1.Exemplar)) {
 	for _, of := range all {
 		for _, x := range of.Exemplars {
 			fn(of.SeriesLabels, x)
@@ -220,7 +217,7 @@ func (s *ExemplarServer) Copy(ctx context.Context, selector string, mint, maxt i
 // WriteExemplars returns a target that writes JSON, a line for each series and part of the time.
 func WriteExemplars(w io.Writer) ExemplarTarget {
 	encoder := json.NewEncoder(w)
-	return func(_ context.Context, all []Exemplars) error {
+	return func(_ context.Context, all []v1.ExemplarQueryResult) error {
 		for _, of := range all {
 			if err := encoder.Encode(of); err != nil {
 				return err
@@ -233,7 +230,7 @@ func WriteExemplars(w io.Writer) ExemplarTarget {
 // CopyExemplarFile gives what WriteExemplars has written to a target, and returns how many exemplars there were.
 func CopyExemplarFile(ctx context.Context, r io.Reader, to ExemplarTarget) (n int, err error) {
 	decoder := json.NewDecoder(r)
-	var part []Exemplars
+	var part []v1.ExemplarQueryResult
 	held := 0
 	flush := func() error {
 		if err := to(ctx, part); err != nil {
@@ -243,7 +240,7 @@ func CopyExemplarFile(ctx context.Context, r io.Reader, to ExemplarTarget) (n in
 		return nil
 	}
 	for line := 1; ; line++ {
-		var of Exemplars
+		var of v1.ExemplarQueryResult
 		switch err := decoder.Decode(&of); {
 		case errors.Is(err, io.EOF) && held > 0:
 			err := flush() // which changes n
