@@ -1,7 +1,7 @@
 // The tab Boards: several graphs, values and tables beside each other, by name. A board that was changed and not saved is in the URL.
 
 import { range } from "../common/api.js";
-import { element, message, orMessage } from "../common/dom.js";
+import { element, message } from "../common/dom.js";
 import { save as saveFile } from "../common/export.js";
 import { count, time } from "../common/format.js";
 import { link } from "../common/selectors.js";
@@ -131,7 +131,7 @@ async function showBoard({ board, tag, readOnly, boards }, state, result, signal
 
 // toolsOf returns what is done with a whole board.
 function toolsOf({ board, tag, readOnly, boards, isDraft, isEdited, change }, state, problems, navigate) {
-  const attempt = async (what) => problems.replaceChildren(...await orMessage(what().then(() => []), new AbortController().signal));
+  const attempt = (what) => what().catch((error) => problems.replaceChildren(message("error", error.message)));
   const name = element("input", { size: 20, maxlength: 100, "aria-label": "Name of the board", placeholder: "name", value: state.board, spellcheck: "false" });
   const save = () => attempt(async () => {
     const to = state.board || name.value.trim();
