@@ -203,6 +203,25 @@ func TestPageGrafanaBoard(t *testing.T) {
 	}
 }
 
+// TestPageLongBoard: of a long board what is near is asked for, and the rest when it is scrolled to.
+func TestPageLongBoard(t *testing.T) {
+	t.Parallel()
+	p := newPage(t, startBoarded(t))
+	panels := make([]string, 60)
+	for i := range panels {
+		panels[i] = fmt.Sprintf(`{"title":"%d","kind":"graph","exprs":["board_speed + %d"],"wide":true}`, i, i)
+	}
+	p.open(append([]string{"draft", `{"title":"Long","panels":[` + strings.Join(panels, ",") + `]}`}, boardLink...)...)
+	if drawn := evaluate[int](p, `document.querySelectorAll("#boards .u-over").length`); drawn < 3 || drawn > 20 {
+		t.Errorf("%d of 60 panels are drawn at once", drawn)
+	}
+	evaluate[bool](p, `(() => { document.querySelector("#boards .board-panel:last-child").scrollIntoView(); return true })()`)
+	p.await(`document.querySelector("#boards .board-panel:last-child .u-over")`)
+	if drawn := evaluate[int](p, `document.querySelectorAll("#boards .u-over").length`); drawn > 40 {
+		t.Errorf("%d panels are drawn after the last is scrolled to", drawn)
+	}
+}
+
 // TestPageReadOnlyBoards: with --web.read-only-boards nothing is changed, and the page offers no change.
 func TestPageReadOnlyBoards(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 const (
 	MaxBytes       = 256 << 10
 	maxName        = 100
-	maxPanels      = 100
+	maxPanels      = 300
 	maxExpressions = 20
 	maxVariables   = 20
 	maxTitle       = 300

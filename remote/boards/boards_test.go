@@ -118,7 +118,7 @@ func TestBadBoards(t *testing.T) {
 		panel(`{"kind":"pie","exprs":["up"]}`): `400 panel 1: its kind is "pie"`,
 		panel(`{"kind":"stat","exprs":["up"]},{"kind":"stat","exprs":[]}`):                               "400 panel 2: it has 0 expressions",
 		panel(`{"kind":"stat","exprs":["up",""]}`):                                                       "400 panel 1: one of its expressions is empty",
-		panel(strings.Repeat(`{"kind":"stat","exprs":["up"]},`, 100) + `{"kind":"stat","exprs":["up"]}`): "400 it has 101 panels",
+		panel(strings.Repeat(`{"kind":"stat","exprs":["up"]},`, 300) + `{"kind":"stat","exprs":["up"]}`): "400 it has 301 panels",
 		`{"title":"` + strings.Repeat("x", 301) + `","panels":[]}`:                                       "400 its title has more than 300",
 		`{"title":"x","variables":[{"name":"a b","label":"x"}],"panels":[]}`:                             `400 variable 1: its name "a b"`,
 		`{"title":"x","variables":[{"name":"a"}],"panels":[]}`:                                           "400 variable 1: it has a label or values",

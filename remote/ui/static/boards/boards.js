@@ -14,8 +14,8 @@ import { panelOf } from "./panels.js";
 import * as store from "./store.js";
 import { choices, substituted, titled } from "./variables.js";
 
-// atOnce is how many panels ask at the same time.
-const atOnce = 4;
+// atOnce is how many panels ask at the same time, and near how far from what is seen panels are asked for.
+const atOnce = 4, near = "1500px";
 
 let chosen = []; // the values of variables that the URL says
 
@@ -102,7 +102,7 @@ async function showBoard({ board, tag, readOnly, boards }, state, result, signal
   const panels = board.panels.map((panel) => ({ panel, ...panelOf(panel, signal, zooms) }));
   const exprsOf = (panel, at) => panel.exprs.map((expr) => substituted(expr, values, at));
   const titleOf = (panel, i) => titled(panel.title, values) || `Panel ${i + 1}`;
-  const frames = panels.map(({ panel, body }, i) => element("div", { class: panel.wide ? "board-panel wide" : "board-panel", role: "group", "aria-label": titleOf(panel, i) },
+  const frames = panels.map(({ panel, body }, i) => element("div", { class: panel.wide ? "board-panel wide" : "board-panel", "data-kind": panel.kind, role: "group", "aria-label": titleOf(panel, i) },
     element("div", { class: "panel-head" }, element("h3", {}, titleOf(panel, i)),
       element("a", { href: link("query", { expr: exprsOf(panel, times), view: panel.kind === "graph" ? "graph" : "table", mode: panel.mode, unit: panel.unit, range: state.range, end: state.end }) }, "Open in Query")),
     ...(isEdited ? [editorOf(board, i, change)] : []), body));
@@ -114,19 +114,54 @@ async function showBoard({ board, tag, readOnly, boards }, state, result, signal
     ...(isEdited ? [boardEditor(board, change)] : []),
     ...(nodes.length > 0 ? [element("div", { class: "controls variables" }, ...nodes)] : []),
     board.panels.length === 0 ? element("p", {}, "This board has no panels yet. A graph of the tab Query becomes one by ", element("b", {}, "Add to board"), ".") : element("div", { class: "board-panels" }, ...frames));
-  const showAll = async (at) => {
-    const rest = panels.values();
-    await Promise.all(Array.from({ length: atOnce }, async () => {
-      for (const { panel, show } of rest) {
-        await show(exprsOf(panel, at), at);
-      }
-    }));
-  };
-  await showAll(times);
+  const seen = new Set(), limited = limiter(atOnce);
+  const showAll = (some, at) => Promise.all(some.map((panel) => limited(() => panel.show(exprsOf(panel.panel, at), at))));
+  await whenNear(frames, near, signal, (found) => {
+    found.forEach((i) => seen.add(panels[i]));
+    return showAll(found.map((i) => panels[i]), times);
+  });
   if (state.refresh && !state.end) {
-    refresh(state.refresh, () => showAll({ ...range(state), step: times.step }), () => panels.some(({ busy }) => busy()), problems, signal);
+    refresh(state.refresh, () => showAll([...seen], { ...range(state), step: times.step }), () => panels.some(({ busy }) => busy()), problems, signal);
   }
   return `Board ${board.title || state.board} with ${count(board.panels.length)} panels.`;
+}
+
+// limiter returns a function that calls others, at most n at the same time.
+function limiter(n) {
+  const waiting = [];
+  let running = 0;
+  const next = () => {
+    if (running < n && waiting.length > 0) {
+      running++;
+      waiting.shift()().finally(() => {
+        running--;
+        next();
+      });
+    }
+  };
+  return (task) => new Promise((resolve, reject) => {
+    waiting.push(() => task().then(resolve, reject));
+    next();
+  });
+}
+
+// whenNear calls found with the indices of nodes that come as near to what is seen as a margin, once each, until signal is aborted. It waits for the first call.
+function whenNear(nodes, margin, signal, found) {
+  if (nodes.length === 0) {
+    return undefined;
+  }
+  return new Promise((resolve, reject) => {
+    const observer = new IntersectionObserver((entries) => {
+      const isNear = entries.filter(({ isIntersecting }) => isIntersecting).map(({ target }) => target);
+      isNear.forEach((node) => observer.unobserve(node));
+      found(isNear.map((node) => nodes.indexOf(node))).then(resolve, reject);
+    }, { rootMargin: `${margin} 0px` });
+    nodes.forEach((node) => observer.observe(node));
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      resolve();
+    });
+  });
 }
 
 // toolsOf returns what is done with a whole board.
