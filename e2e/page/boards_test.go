@@ -173,6 +173,9 @@ func TestPageGrafanaBoard(t *testing.T) {
 	if got := p.texts(".board-left li"); !slices.Equal(got, left) {
 		t.Errorf("left out is %q, want %q", got, left)
 	}
+	if got := p.texts("select[name=var-short] option"); !slices.Equal(got, []string{"All", "d"}) {
+		t.Errorf("a variable with a regular expression has the values %q", got)
+	}
 	p.wantPanels("Rate of api|graph", "Hosts|2", "Totals|board_total a api 3600|board_total b api 7200", "Speed|60")
 	evaluate[bool](p, `(() => { document.querySelector("#boards input[aria-label^=Name]").value = "hosts"; return true })()`)
 	p.button("Save")

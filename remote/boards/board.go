@@ -35,6 +35,8 @@ type Variable struct {
 	Label  string   `json:"label,omitempty"`
 	Metric string   `json:"metric,omitempty"`
 	Values []string `json:"values,omitempty"`
+	// Regex, if set, is a regular expression of JavaScript: values without it are left out, and the others are its first group, if it has one.
+	Regex string `json:"regex,omitempty"`
 }
 
 // A Panel shows the results of expressions.

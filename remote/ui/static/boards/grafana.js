@@ -5,20 +5,21 @@ const kinds = { timeseries: "graph", graph: "graph", heatmap: "graph", stat: "st
 // units are those of Grafana that graphs of the page have, too.
 const units = {
   bytes: "bytes", decbytes: "bytes", Bps: "bytes/s", binBps: "bytes/s", bps: "bits/s", binbps: "bits/s", s: "seconds", percent: "percent", percentunit: "ratio", reqps: "/s", ops: "/s", cps: "/s",
-  rps: "/s", wps: "/s", iops: "/s", celsius: "celsius", volt: "volts", amp: "amperes", watt: "watts", joule: "joules", hertz: "hertz", dateTimeAsIso: "timestamp",
+  rps: "/s", wps: "/s", iops: "/s", eps: "/s", pps: "/s", mps: "/s", bits: "bits", decbits: "bits", celsius: "celsius", volt: "volts", amp: "amperes", watt: "watts", joule: "joules", hertz: "hertz", dateTimeAsIso: "timestamp",
 };
 
 // isDashboard says whether a JSON value is a dashboard of Grafana, which an export may have wrapped.
 export function isDashboard(json) {
-  const { panels, schemaVersion } = json.dashboard ?? json;
-  return Array.isArray(panels) && (schemaVersion !== undefined || panels.some(({ targets, gridPos }) => targets || gridPos));
+  const { panels, rows, schemaVersion } = json.dashboard ?? json;
+  return Array.isArray(rows) || Array.isArray(panels) && (schemaVersion !== undefined || panels.some(({ targets, gridPos }) => targets || gridPos));
 }
 
 // boardOf returns the board of a dashboard, and what of it is left out, as sentences.
 export function boardOf(json) {
   const dashboard = json.dashboard ?? json;
   const left = [];
-  const all = dashboard.panels.flatMap((panel) => (panel.type === "row" ? panel.panels ?? [] : [panel]));
+  const listed = [...(dashboard.rows ?? []).flatMap(({ panels }) => panels ?? []), ...(dashboard.panels ?? [])]; // early dashboards have rows
+  const all = listed.flatMap((panel) => (panel.type === "row" ? panel.panels ?? [] : [panel]));
   const panels = all.map((panel, i) => panelOf(panel, `"${panel.title || `panel ${i + 1}`}"`, left)).filter(Boolean);
   const variables = (dashboard.templating?.list ?? []).map((variable) => variableOf(variable, left)).filter(Boolean);
   if (dashboard.annotations?.list?.some(({ builtIn, enable }) => !builtIn && enable !== false)) {
@@ -57,10 +58,10 @@ function panelOf(panel, name, left) {
     left.push(`${name}: its unit ${given} is left out.`);
   }
   const mode = panel.type === "heatmap" ? "heatmap" : custom?.stacking?.mode === "normal" || panel.stack ? "stacked" : custom?.drawStyle === "bars" || panel.bars ? "bars" : custom?.drawStyle === "points" ? "points" : "";
-  return { title: String(panel.title ?? ""), kind, exprs, ...(kind === "graph" && mode && { mode }), ...(known && { unit: known }), ...(panel.gridPos?.w > 12 && { wide: true }) };
+  return { title: String(panel.title ?? ""), kind, exprs, ...(kind === "graph" && mode && { mode }), ...(known && { unit: known }), ...((panel.gridPos?.w > 12 || panel.span > 6) && { wide: true }) };
 }
 
-function variableOf({ name, type, query, options, datasource }, left) {
+function variableOf({ name, type, query, options, regex, datasource }, left) {
   const text = typeof query === "string" ? query : query?.query ?? "";
   const leave = (why) => {
     left.push(`The variable ${name} is left out: ${why}.`);
@@ -70,7 +71,7 @@ function variableOf({ name, type, query, options, datasource }, left) {
       return undefined; // it is this adapter
     case "query": {
       const [, metric, label] = text.match(/^\s*label_values\(\s*(?:(.*\S)\s*,\s*)?([a-zA-Z_]\w*)\s*\)\s*$/s) ?? [];
-      return label && isPrometheus({ datasource }) ? { name, label, ...(metric && { metric }) } : leave(`${text || "its query"} is no label_values`);
+      return label && isPrometheus({ datasource }) ? { name, label, ...(metric && { metric }), ...(regex && { regex: regex.replace(/^\/(.*)\/\w*$/s, "$1") }) } : leave(`${text || "its query"} is no label_values`);
     }
     case "custom":
     case "interval":

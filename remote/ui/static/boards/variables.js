@@ -55,8 +55,9 @@ function isPlain(expr, name) {
 export async function choices(board, chosen, times, signal, onChoice) {
   const wanted = new Map(chosen.map((text) => [text.slice(0, text.indexOf("=")), text.slice(text.indexOf("=") + 1)]));
   const values = {}, nodes = [];
-  for (const { name, label, metric, values: fixed } of board.variables ?? []) {
-    const offered = fixed ?? (await ask(`label/${encodeURIComponent(label)}/values`, { start: times.start, end: times.end, limit: most, ...(metric && { "match[]": substituted(metric, values, times) }) }, { signal })).data;
+  for (const { name, label, metric, regex, values: fixed } of board.variables ?? []) {
+    const found = fixed ?? (await ask(`label/${encodeURIComponent(label)}/values`, { start: times.start, end: times.end, limit: most, ...(metric && { "match[]": substituted(metric, values, times) }) }, { signal })).data;
+    const offered = regex ? [...new Set(found.map((value) => value.match(regex)).filter(Boolean).map(([whole, group]) => group ?? whole))] : found;
     const options = [...(fixed || board.panels.some(({ exprs }) => exprs.some((expr) => isPlain(expr, name))) ? [] : [all]), ...offered];
     const text = wanted.get(name) ?? options[0] ?? all;
     values[name] = { text, isLabel: !fixed && text !== all };
