@@ -3,6 +3,7 @@
 package page
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -116,6 +117,7 @@ func TestPageLongLabels(t *testing.T) {
 func TestPageNarrower(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, startPaged(t, "--query.max-samples=50"))
+	p.await(fmt.Sprintf("Date.now() > %d", harness.NowMillis()+1000)) // the subquery has a step between the samples and now
 	p.expect("/api/v1/query_range", 422)
 	p.open("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "3600")
 	if got := p.texts("p.more"); !slices.Equal(got, []string{"Ask for the last 30m Ask with a step twice as long Explain shows what it reads."}) {

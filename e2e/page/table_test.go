@@ -303,7 +303,7 @@ func TestPageSaid(t *testing.T) {
 	p.open("expr", "page_many", "view", "graph")
 	p.said("Graph of 60 of 150 series from 20")
 	p.open("tab", "latest", "filter", "page_gauge")
-	p.said("3 series, ")
+	p.said("3 series")
 	p.open("tab", "explain", "selector", "page_gauge")
 	p.said("From 20")
 }
