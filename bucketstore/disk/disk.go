@@ -85,10 +85,8 @@ func New(cfg Config) *Watch {
 	f := metricset.New(cfg.Registerer)
 	w := &Watch{cfg: cfg, refused: f.Counter("adapter_disk_refused_writes_total",
 		"Writes that were refused because a file system had less free space than its floor.")}
-	for _, path := range cfg.Paths {
+	for i, path := range cfg.Paths {
 		w.states = append(w.states, state{path: path})
-	}
-	for i := range w.states {
 		if err := w.checkSame(&w.states[i]); err != nil {
 			w.fail(&w.states[i], err)
 		}

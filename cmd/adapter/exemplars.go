@@ -30,7 +30,7 @@ func (o *options) exemplarCommand(app *kingpin.Application) {
 	e.headers = make(map[string]string)
 	c := app.Command(commandExemplars, "Copy exemplars, which blocks, remote read and copy leave out: from Prometheus, another adapter or a file, to an adapter or a file. What is sent to an adapter is looked for there. It may be repeated: what is there already stays once.")
 	c.Flag("from", "URL of a Prometheus or an adapter, such as http://localhost:9090, or a file that --to has written. - is the standard input.").Required().StringVar(&e.from)
-	c.Flag("to", "URL of an adapter, such as http://localhost:9201, or a file, which gets a line of JSON for each series and part of the time. - is the standard output.").Required().StringVar(&e.to)
+	c.Flag("to", "URL of an adapter, such as http://localhost:9201, or a new file, which gets a line of JSON for each series and part of the time. - is the standard output.").Required().StringVar(&e.to)
 	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all. It is for a URL.").StringsVar(&e.matches)
 	c.Flag("start", "From this time on: RFC 3339, or seconds since 1970. Default: the first exemplar.").StringVar(&e.start)
 	c.Flag("end", "Up to this time, inclusive. Default: now.").StringVar(&e.end)
@@ -56,11 +56,11 @@ func (o *options) exemplarTarget() (to history.ExemplarTarget, closeTarget func(
 		if err != nil {
 			return nil, nil, fmt.Errorf("--%s: %w", httpConfigFlag, err)
 		}
-		return server.To(), func() error { return nil }, nil
+		return server.Target(), func() error { return nil }, nil
 	case e.to == "-":
 		return history.WriteExemplars(o.out), func() error { return nil }, nil
 	default:
-		file, err := os.Create(e.to)
+		file, err := os.OpenFile(e.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // it may be the one of --from
 		if err != nil {
 			return nil, nil, err
 		}

@@ -106,6 +106,7 @@ func TestExemplars(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("line 2: it has no seriesLabels", "--from="+file, "--to="+c.URL(""))
+	refuse("file exists", "--from="+file, "--to="+file)
 	refuse("leave them out", "--from="+file, "--to="+c.URL(""), "--match=x")
 	refuse("connection refused", "--from=http://127.0.0.1:1", "--to="+c.URL(""))
 	refuse("no such file", "--from=missing.json", "--to="+c.URL(""))

@@ -120,7 +120,7 @@ func TestPageBoards(t *testing.T) {
 		t.Errorf("the board is stored as %v, want %v", got, want)
 	}
 
-	// Somebody else changes it meanwhile.
+	// Another user changes it meanwhile.
 	p.button("Edit")
 	p.setField(".panel-edit select", "table")
 	p.await(`new URLSearchParams(location.search).has("draft")`)

@@ -3,7 +3,6 @@
 package page
 
 import (
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -117,18 +116,18 @@ func TestPageLongLabels(t *testing.T) {
 func TestPageNarrower(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, startPaged(t, "--query.max-samples=50"))
-	p.await(fmt.Sprintf("Date.now() > %d", harness.NowMillis()+1000)) // the subquery has a step between the samples and now
+	end := time.UnixMilli(harness.NowMillis() + 5000).UTC().Format(time.RFC3339) // the subquery has a step behind the samples
 	p.expect("/api/v1/query_range", 422)
-	p.open("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "3600")
+	p.open("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "3600", "end", end)
 	if got := p.texts("p.more"); !slices.Equal(got, []string{"Ask for the last 30m Ask with a step twice as long Explain shows what it reads."}) {
 		t.Errorf("beside the limit stands %q, %q", got, p.texts(".message"))
 	}
 	p.expect("/api/v1/query_range", 422)
 	p.button("Ask with a step twice as long")
-	p.wantParameters("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "3600", "step", "30s")
+	p.wantParameters("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "3600", "end", end, "step", "30s")
 	p.expect("/api/v1/query_range", 422)
 	p.button("Ask for the last 30m")
-	p.wantParameters("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "1800", "step", "30s")
+	p.wantParameters("expr", "last_over_time(page_many[30m:1s])", "view", "graph", "range", "1800", "end", end, "step", "30s")
 
 	p = newPage(t, startPaged(t, "--read.max-series=100"))
 	p.expect("/api/v1/query", 422)

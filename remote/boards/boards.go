@@ -172,8 +172,8 @@ func (h *handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 // errReadOnly is a 403.
 var errReadOnly = request.WithStatus(http.StatusForbidden, "boards are not changed here: --web.read-only-boards, or --mode=read")
 
-// change checks that the board that a request names may be changed.
-func (h *handler) change(ctx context.Context, r *http.Request) (key string, old meta.Cell, err error) {
+// changeable returns the row of the board that a request may change, and what it is now.
+func (h *handler) changeable(ctx context.Context, r *http.Request) (key string, old meta.Cell, err error) {
 	if h.cfg.ReadOnly {
 		return "", old, errReadOnly
 	}
@@ -207,7 +207,7 @@ func (h *handler) put(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return nil, request.BadRequest("%w", err)
 	}
-	key, old, err := h.change(ctx, r)
+	key, old, err := h.changeable(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (h *handler) checkRoom(ctx context.Context) error {
 }
 
 func (h *handler) remove(ctx context.Context, _ http.ResponseWriter, r *http.Request) (any, error) {
-	key, old, err := h.change(ctx, r)
+	key, old, err := h.changeable(ctx, r)
 	if err != nil {
 		return nil, err
 	}

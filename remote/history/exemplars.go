@@ -32,13 +32,17 @@ const (
 // An ExemplarServer answers queries of exemplars, and takes them by remote write.
 type ExemplarServer struct {
 	client *http.Client
-	url    string
+	url    *url.URL
 }
 
 // NewExemplarServer returns the server with this URL, below which its API is.
 func NewExemplarServer(s Server) (*ExemplarServer, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
 	client, err := s.Client(5 * time.Minute)
-	return &ExemplarServer{client, strings.TrimSuffix(s.URL, "/")}, err
+	return &ExemplarServer{client, u}, err
 }
 
 // read returns the exemplars of a selector from mint to maxt, in milliseconds and inclusive: with a limit above 0 no more, if the server knows limits, and how many there are, which is -1
@@ -55,7 +59,7 @@ func (s *ExemplarServer) read(ctx context.Context, selector string, mint, maxt i
 	}
 	var answer struct{ Data []v1.ExemplarQueryResult }
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", s.url, err)
+		return nil, 0, fmt.Errorf("%s: %w", s.url.Redacted(), err)
 	}
 	if found, err = strconv.Atoi(header.Get("X-Promtable-Exemplars")); err != nil {
 		found = -1
@@ -93,7 +97,7 @@ func labelPairs(set model.LabelSet) (pairs []prompb.Label) {
 
 // post sends a request and returns the answer, which is a success.
 func (s *ExemplarServer) post(ctx context.Context, path, kind string, header http.Header, body []byte) (http.Header, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,8 +123,8 @@ func (s *ExemplarServer) post(ctx context.Context, path, kind string, header htt
 // An ExemplarTarget takes exemplars.
 type ExemplarTarget func(ctx context.Context, all []v1.ExemplarQueryResult) error
 
-// To returns a target that stores exemplars in s, and wants to find them there.
-func (s *ExemplarServer) To() ExemplarTarget {
+// Target returns what stores exemplars in s, and wants to find them there.
+func (s *ExemplarServer) Target() ExemplarTarget {
 	return func(ctx context.Context, all []v1.ExemplarQueryResult) error {
 		for _, part := range split(all, sentExemplars) {
 			if err := s.write(ctx, part); err != nil {

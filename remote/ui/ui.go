@@ -19,7 +19,7 @@
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
 //	query/graphview  its graph: graph (lines, areas, bars) or heatmap, on a plot with a cursor, in units; query/tableview its tables
 //	query/timepicker its control of time; step and refresh are beside it
-//	query/beside   what a graph has beside its lines, in a layer over it and below: exemplars, annotations
+//	query/overlays  what lies over a graph, in layers, and is listed below it: exemplars, annotations
 //	query/resolution  what of a graph comes from samples, and what from rollups
 //	query/startpage  what the page shows before there is a query
 //	boards/boards  the tab Boards; panels draws what is on one, variables are its choices, grafana makes boards of dashboards

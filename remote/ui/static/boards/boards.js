@@ -36,13 +36,12 @@ export async function show(state, result, signal, navigate) {
     result.replaceChildren(...listOf(boards, readOnly, navigate));
     return;
   }
-  const stored = state.board && !state.draft ? await store.load(state.board, signal) : { board: undefined, tag: state.tag };
-  const board = stored.board ?? parsed(state.draft);
-  await showBoard({ ...stored, board, readOnly, boards }, state, result, signal, navigate);
+  const { board, tag } = state.draft ? { board: checked(JSON.parse(state.draft)), tag: state.tag } : await store.load(state.board, signal);
+  return showBoard({ board, tag, readOnly, boards }, state, result, signal, navigate);
 }
 
-function parsed(text) {
-  const board = JSON.parse(text);
+// checked returns a board, or throws an Error if it is none.
+function checked(board) {
   if (!Array.isArray(board?.panels)) {
     throw new Error("This is no board: it has no panels.");
   }
@@ -72,7 +71,7 @@ function importer(navigate) {
   const field = element("input", { type: "file", accept: ".json,application/json", onchange: async () => {
     try {
       const json = JSON.parse(await field.files[0].text());
-      const { board, left } = isDashboard(json) ? boardOf(json) : { board: parsed(JSON.stringify(json)), left: [] };
+      const { board, left } = isDashboard(json) ? boardOf(json) : { board: checked(json), left: [] };
       imported = { draft: JSON.stringify(board), left };
       navigate({ board: "", tag: "", var: [], draft: imported.draft, edit: "" });
     } catch (error) {
@@ -84,7 +83,7 @@ function importer(navigate) {
 
 async function showBoard({ board, tag, readOnly, boards }, state, result, signal, navigate) {
   const isDraft = state.draft !== "", isEdited = state.edit !== "" && !readOnly;
-  const change = (to, more = {}) => navigate({ draft: JSON.stringify(to), tag: tag ?? "", ...more });
+  const change = (to) => navigate({ draft: JSON.stringify(to), tag });
   const { start, end } = range(state);
   const times = { start, end, step: stepsOf(start, end, "").step };
   const problems = element("div", {});
@@ -109,8 +108,8 @@ async function showBoard({ board, tag, readOnly, boards }, state, result, signal
   const left = imported.draft === state.draft ? imported.left : [];
   result.replaceChildren(
     element("div", { class: "board-head" }, element("h2", {}, board.title || state.board), ...(isDraft ? [element("span", { class: "changed" }, "Not saved")] : []), element("a", { href: link("boards", {}) }, "All boards")),
-    problems, ...(left.length > 0 ? [message("note", `Not all of the dashboard became a board:`), element("ul", { class: "board-left" }, ...left.map((text) => element("li", {}, text)))] : []),
-    toolsOf({ board, tag, readOnly, boards, isDraft, isEdited, change }, state, problems, navigate),
+    problems, ...(left.length > 0 ? [message("note", "Not all of the dashboard became a board:"), element("ul", { class: "board-left" }, ...left.map((text) => element("li", {}, text)))] : []),
+    toolsOf({ board, tag, readOnly, boards, isDraft, isEdited }, state, problems, navigate),
     ...(isEdited ? [boardEditor(board, change)] : []),
     ...(nodes.length > 0 ? [element("div", { class: "controls variables" }, ...nodes)] : []),
     board.panels.length === 0 ? element("p", {}, "This board has no panels yet. A graph of the tab Query becomes one by ", element("b", {}, "Add to board"), ".") : element("div", { class: "board-panels" }, ...frames));
@@ -165,7 +164,7 @@ function whenNear(nodes, margin, signal, found) {
 }
 
 // toolsOf returns what is done with a whole board.
-function toolsOf({ board, tag, readOnly, boards, isDraft, isEdited, change }, state, problems, navigate) {
+function toolsOf({ board, tag, readOnly, boards, isDraft, isEdited }, state, problems, navigate) {
   const attempt = (what) => what().catch((error) => problems.replaceChildren(message("error", error.message)));
   const name = element("input", { size: 20, maxlength: 100, "aria-label": "Name of the board", placeholder: "name", value: state.board, spellcheck: "false" });
   const save = () => attempt(async () => {

@@ -28,10 +28,9 @@ export function panelOf(panel, signal, { onZoom, onZoomOut }) {
     }
     drawing = await drawingOf({ mode: panel.mode ?? "", unit: panel.unit ?? "", heatmap: "", compare: "" }, results, times, { shown: { only: [], off: [] }, onShown: () => {}, onZoom, onZoomOut, height }, signal);
     const cut = answers.find(({ series: all, data }) => all > data.result.length);
-    const legend = drawing.nodes.at(-1);
-    const isGraph = legend.classList?.contains("legend");
-    body.replaceChildren(...said(answers), ...(cut ? [message("note", `The first ${count(mostLines)} of ${count(cut.series)} series are shown.`)] : []), ...(isGraph ? drawing.nodes.slice(0, -1) : drawing.nodes),
-      ...(isGraph ? [element("details", {}, element("summary", {}, "Series"), legend)] : []));
+    const { nodes, legend } = drawing;
+    body.replaceChildren(...said(answers), ...(cut ? [message("note", `The first ${count(mostLines)} of ${count(cut.series)} series are shown.`)] : []), ...nodes.filter((node) => node !== legend),
+      ...(legend ? [element("details", {}, element("summary", {}, "Series"), legend)] : []));
     drawing.draw?.(signal);
   };
   const showValues = async (exprs, { end }) => {
@@ -41,8 +40,11 @@ export function panelOf(panel, signal, { onZoom, onZoomOut }) {
       body.replaceChildren(...said(answers), ...table);
       return;
     }
+    if (answers.some(({ data }) => data.resultType === "matrix")) {
+      throw new Error("A range vector has no single value. Show it as a table.");
+    }
     const { text } = unit(panel.unit || unitOf(await treeOf(exprs[0], signal)).values);
-    const values = answers.flatMap(({ data: { resultType, result } }) => (Array.isArray(result[0]) || resultType === "vector" ? result : [{ metric: {}, value: result }]));
+    const values = answers.flatMap(({ data: { resultType, result } }) => (resultType === "vector" ? result : [{ metric: {}, value: result }]));
     body.replaceChildren(...said(answers), values.length === 0 ? element("p", { class: "facts" }, "No value") : tiles(...values.slice(0, mostValues).map((s) => [nameOf(s.metric), valueOf(s, text)])),
       ...(values.length > mostValues ? [message("note", `The first ${count(mostValues)} of ${count(values.length)} values are shown.`)] : []));
   };

@@ -59,7 +59,7 @@ export function annotationsOf() {
       ...(events.length > few ? [element("div", {}, `and ${count(events.length - few)} more`)] : []),
     ],
   });
-  const node = element("div", { class: "beside" });
+  const node = element("div", { class: "overlay-list" });
   const fill = ({ events, problems }) => {
     const places = [...Map.groupBy(events, ({ t }) => t)].map(([t, events]) => ({ t, events }));
     const shown = places.slice(0, most);

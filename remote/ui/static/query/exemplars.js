@@ -36,7 +36,7 @@ export function exemplarsOf(unit, isFit) {
       labelList(point.labels), ...traceLinks(point.labels),
     ],
   });
-  const node = element("div", { class: "beside" });
+  const node = element("div", { class: "overlay-list" });
   const fill = ({ points, all, problems }) => {
     layer.fill(points);
     const has = traceTemplate() !== "";

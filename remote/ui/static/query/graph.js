@@ -86,7 +86,7 @@ export function graph(answers, times, { mode, unit, shown, onShown, compared, la
     warn();
     return true;
   };
-  return { nodes: [warnings, ...plot.nodes, legend.node], draw: plot.draw, update, busy: plot.busy };
+  return { nodes: [warnings, ...plot.nodes, legend.node], legend: legend.node, draw: plot.draw, update, busy: plot.busy };
 }
 
 // tool is a button below the graph.

@@ -2,7 +2,7 @@
 
 import { range } from "../common/api.js";
 import { element, message, orMessage } from "../common/dom.js";
-import { askBeside, besideOf } from "./beside.js";
+import { askOverlays, overlaysOf } from "./overlays.js";
 import { isClassic, isNative } from "./buckets.js";
 import { showChanges } from "./changes.js";
 import { comparison } from "./comparison.js";
@@ -23,21 +23,21 @@ import { fill as keep } from "./visiblelines.js";
 export async function showGraph(state, result, signal, navigate, askAll, about) {
   const shown = { only: [...state.only], off: [...state.off] };
   const said = element("div", {}), problems = element("div", {}), place = element("div", { class: "graph-place" }), changes = element("div", { class: "changes" });
-  let drawing, beside;
+  let drawing, overlays;
 
   // ask returns the times that are shown now, and the answers.
   const ask = async (isRefresh) => {
     const { start, end } = range(state);
     const { step } = stepsOf(start, end, state.step);
-    const [asked, besides] = await Promise.all([askAll({ start, end }, isRefresh), askBeside(state, { start, end }, signal)]);
-    return { times: { start, end, step }, asked, answers: answersOf(asked), besides };
+    const [asked, over] = await Promise.all([askAll({ start, end }, isRefresh), askOverlays(state, { start, end }, signal)]);
+    return { times: { start, end, step }, asked, answers: answersOf(asked), over };
   };
   const say = (asked) => said.replaceChildren(...about(asked));
-  const paint = async ({ times, asked, answers, besides }) => {
-    beside = await besideOf(state, answers, signal);
-    beside.fill(besides);
+  const paint = async ({ times, asked, answers, over }) => {
+    overlays = await overlaysOf(state, answers, signal);
+    overlays.fill(over);
     const options = {
-      shown, layers: beside.layers, strip: stripOf(asked, times, state),
+      shown, layers: overlays.layers, strip: stripOf(asked, times, state),
       onShown: (changes) => {
         keep({ ...state, ...changes });
         navigate(changes, { again: false });
@@ -51,7 +51,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
     const found = isEmpty ? await newest(answers[0].expr, signal, navigate, state.expr) : "";
     drawing = made;
     say(asked);
-    place.replaceChildren(...made.nodes, ...(made.draw ? beside.nodes : []), found);
+    place.replaceChildren(...made.nodes, ...(made.draw ? overlays.nodes : []), found);
     if (!said.isConnected) {
       result.replaceChildren(said, problems, place, changes);
     }
@@ -63,13 +63,13 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
   if (state.refresh && !state.end) {
     refresh(state.refresh, async () => {
       const now = await ask(true);
-      beside.fill(now.besides);
+      overlays.fill(now.over);
       if (drawing.update?.(now.answers, now.times)) {
         retell(said, about(now.asked));
       } else {
         await paint(now);
       }
-    }, () => drawing.busy?.() || beside.busy(), problems, signal);
+    }, () => drawing.busy?.() || overlays.busy(), problems, signal);
   }
 }
 

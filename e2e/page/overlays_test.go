@@ -71,16 +71,16 @@ func startTraced(t testing.TB) *harness.Adapter {
 	return a
 }
 
-// A besideMark is a mark over a graph: its title, and its place within the plot.
-type besideMark struct {
+// A overlayMark is a mark over a graph: its title, and its place within the plot.
+type overlayMark struct {
 	Title             string
 	Left, Top, Height float64
 }
 
-func (p *browserPage) marksOf(class string) []besideMark {
+func (p *browserPage) marksOf(class string) []overlayMark {
 	p.Helper()
 	p.await(`document.querySelectorAll("#query .` + class + `").length > 0`)
-	return evaluate[[]besideMark](p, `[...document.querySelectorAll("#query .`+class+`")].map((mark) => ({ Title: mark.title, Left: (mark.offsetLeft + mark.offsetWidth / 2) / mark.parentElement.clientWidth,
+	return evaluate[[]overlayMark](p, `[...document.querySelectorAll("#query .`+class+`")].map((mark) => ({ Title: mark.title, Left: (mark.offsetLeft + mark.offsetWidth / 2) / mark.parentElement.clientWidth,
 		Top: mark.offsetTop + mark.offsetHeight / 2, Height: mark.parentElement.clientHeight }))`)
 }
 
@@ -111,7 +111,7 @@ func TestPageExemplars(t *testing.T) {
 			t.Errorf("%s: the points are at %v, %v and %v", look, quick.Top, slow.Top, stuck.Top)
 		}
 		p.click("#query details summary")
-		if got := p.texts(".beside summary"); !slices.Equal(got, []string{"4 exemplars"}) {
+		if got := p.texts(".overlay-list summary"); !slices.Equal(got, []string{"4 exemplars"}) {
 			t.Errorf("%s: below the graph is %q", look, got)
 		}
 		p.click("#query .exemplar:nth-of-type(2)")
@@ -124,7 +124,7 @@ func TestPageExemplars(t *testing.T) {
 		p.press(kb.Escape)
 		p.await(`!document.querySelector(".layer-card")`)
 	})
-	links := evaluate[[]string](p, `[...document.querySelectorAll("#query .beside td a")].map((a) => a.href + " " + a.rel)`)
+	links := evaluate[[]string](p, `[...document.querySelectorAll("#query .overlay-list td a")].map((a) => a.href + " " + a.rel)`)
 	if want := []string{"https://traces.example/trace/quick?from=promtable noopener noreferrer", "https://traces.example/trace/slow%2Fone?from=promtable noopener noreferrer", "https://traces.example/trace/stuck?from=promtable noopener noreferrer"}; !slices.Equal(links, want) {
 		t.Errorf("the list leads to %q, want %q", links, want)
 	}
@@ -140,7 +140,7 @@ func TestPageExemplars(t *testing.T) {
 		t.Errorf("on a heatmap the points are at %v", marks)
 	}
 	p.draw(`app_build_info`, "exemplars", "on")
-	if got := p.texts(".beside"); !slices.Equal(got, []string{"No series of this graph has an exemplar in this range."}) {
+	if got := p.texts(".overlay-list"); !slices.Equal(got, []string{"No series of this graph has an exemplar in this range."}) {
 		t.Errorf("a graph without exemplars says %q", got)
 	}
 }
@@ -164,7 +164,7 @@ func TestPageAnnotations(t *testing.T) {
 		p.click("#query details summary")
 		// A sample is seen for five minutes.
 		want := [][]string{{"2026-03-04 04:30:00", `app_build_info{version="1.1"}`, "Began"}, {"2026-03-04 04:34:00", `app_build_info{version="1.0"}`, "Ended"}, {"2026-03-04 04:40:00", "process_start_time_seconds", "1970-01-01 00:01:40 → 1970-01-01 00:02:30"}}
-		got := evaluate[[][]string](p, `[...document.querySelectorAll("#query .beside tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`)
+		got := evaluate[[][]string](p, `[...document.querySelectorAll("#query .overlay-list tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`)
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: the list is %q, want %q", look, got, want)
 		}
@@ -188,7 +188,7 @@ func TestPageAnnotations(t *testing.T) {
 			p.expect("/api/v1/query_range", http.StatusBadRequest)
 		}
 		p.draw(`rate(asked_total[5m])`, "annotate", expr)
-		if got := strings.Join(p.texts(".beside"), " "); !strings.Contains(got, want) {
+		if got := strings.Join(p.texts(".overlay-list"), " "); !strings.Contains(got, want) {
 			t.Errorf("for %s the page says %q, want %q", expr, got, want)
 		}
 	}

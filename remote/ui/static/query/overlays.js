@@ -1,4 +1,4 @@
-// What a graph has beside its lines: exemplars and annotations.
+// What lies over a graph, and is listed below it: exemplars and annotations.
 
 import * as expressions from "./expressions.js";
 import { annotationsOf, askAnnotations } from "./annotations.js";
@@ -7,8 +7,8 @@ import { namesIn, treeOf } from "./syntaxtrees.js";
 import { observedBy } from "./unitinference.js";
 import { unit } from "./units.js";
 
-// askBeside returns what a state of the page wants beside its graph from start to end, in seconds.
-export async function askBeside(state, { start, end }, signal) {
+// askOverlays returns what a state of the page wants over its graph from start to end, in seconds.
+export async function askOverlays(state, { start, end }, signal) {
   const [exemplars, annotations] = await Promise.all([
     state.exemplars && askExemplars(expressions.shown(state), { start, end }, signal),
     state.annotate && askAnnotations(state.annotate, { start, end, step: state.step }, signal),
@@ -16,8 +16,8 @@ export async function askBeside(state, { start, end }, signal) {
   return { exemplars, annotations };
 }
 
-// besideOf returns the layers of a graph of answers, the nodes below it, fill(found), which takes what askBeside returns, and busy(), whether one of them is being read.
-export async function besideOf(state, answers, signal) {
+// overlaysOf returns the layers of a graph of answers, the nodes below it, fill(found), which takes what askOverlays returns, and busy(), whether one of them is being read.
+export async function overlaysOf(state, answers, signal) {
   const trees = new Map(state.exemplars ? await Promise.all(answers.map(async ({ letter, expr }) => [letter, await treeOf(expr, signal)])) : []);
   const observed = observedBy([...trees.values()].flatMap((tree) => namesIn(tree ?? null)));
   const parts = {
