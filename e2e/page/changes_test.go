@@ -63,6 +63,13 @@ func TestPageChanges(t *testing.T) {
 		if got := first(); len(got) != 3 || !slices.Equal(got, want) {
 			t.Errorf("%s: the list is %q, want %q", look, got, want)
 		}
+		if evaluate[bool](p, `(() => {
+			const range = document.createRange(), tools = document.querySelector(".changes .table-tools").getBoundingClientRect();
+			range.selectNodeContents(document.querySelector(".changes .facts"));
+			return [...range.getClientRects()].some((r) => r.right > tools.left && r.bottom > tools.top && r.top < tools.bottom);
+		})()`) {
+			t.Errorf("%s: the sentence is under Copy and CSV", look)
+		}
 		p.checkContrast(look)
 		p.checkAxe(look)
 		p.shoot("changes-" + look)

@@ -32,7 +32,8 @@ func startCompared(t testing.TB) *harness.Adapter {
 // TestPageCompare: a graph and a table beside what they were a week ago, in the legend, at the cursor, in words and by the year.
 func TestPageCompare(t *testing.T) {
 	t.Parallel()
-	p := newPage(t, startCompared(t))
+	a := startCompared(t)
+	p := newPage(t, a)
 	gone := `1 series of a week ago has no value now: draw_level{host="x", job="j"}`
 	p.eachLook(func(look string) {
 		p.draw("draw_level", "step", "1m", "compare", "1w")
@@ -54,6 +55,22 @@ func TestPageCompare(t *testing.T) {
 	if !slices.Equal(change, []string{"+100 %", "±0 %", "new"}) {
 		t.Errorf("changes are %q", change)
 	}
+	// The change is that of the times which have both.
+	var grown, then harness.SentSeries
+	grown.Labels, then.Labels = []string{"__name__", "grown"}, []string{"__name__", "grown"}
+	for i := range int64(61) {
+		ms := (drawEnd - (60-i)*60) * 1000
+		grown.Points = append(grown.Points, harness.PointAt(ms, float64(i)))
+		if i >= 30 {
+			then.Points = append(then.Points, harness.PointAt(ms-7*86400*1000, 90))
+		}
+	}
+	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), grown, then)
+	p.draw("grown", "step", "1m", "compare", "1w")
+	if got := p.texts(".legend td:nth-last-child(-n+3)"); !slices.Equal(got, []string{"30", "90", "−50 %"}) {
+		t.Errorf("half of then is there, and the legend has %q", got)
+	}
+	p.draw("draw_level", "step", "1m", "compare", "1w")
 	// What is shown alone is so then, too.
 	p.clickLine(1, "")
 	p.wantLines(1)
@@ -80,6 +97,7 @@ func TestPageShareFiles(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, startCompared(t))
 	dir := t.TempDir()
+	p.noteLabels()
 	p.draw("draw_level", "step", "1m", "compare", "1w", "off", `draw_level{host="c", job="j"}`)
 	name, text := p.download(dir, "#query .graph-zone button:nth-of-type(2)")
 	rows := p.cells(text)
@@ -104,6 +122,12 @@ func TestPageShareFiles(t *testing.T) {
 	}
 	if !colours[[3]uint32{0x24, 0x57, 0xc5}] || !colours[[3]uint32{0xb3, 0x26, 0x1e}] {
 		t.Error("the picture has not the colours of the two lines")
+	}
+	written := evaluate[[]label](p, "window.written")
+	for _, text := range []string{"draw_level", `{host="a"}`, `{host="b"}`, "last 10", "last 20"} {
+		if !slices.ContainsFunc(written, func(l label) bool { return l.Text == text }) {
+			t.Errorf("the picture does not say %q: %v", text, written)
+		}
 	}
 
 	// A graph can be as high as the window, and stays so with the next query.

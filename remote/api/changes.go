@@ -122,14 +122,14 @@ func (a *API) serveChanges(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, body)
 }
 
-// changesSteps returns the step of a span that ends at a time, and that end. Long steps are whole hours or whole five minutes, and the end a multiple of them, as
-// rollups are.
+// changesSteps returns the step of a span that ends at a time, and that end. Long steps are whole hours or whole five minutes, and so is the end, as those of
+// rollups are: it is earlier by less than that.
 func changesSteps(span time.Duration, end time.Time) (time.Duration, time.Time) {
 	step := span / changesPoints
 	for _, bucket := range []time.Duration{time.Hour, 5 * time.Minute} {
 		if step >= bucket {
 			step = step.Truncate(bucket)
-			return step, time.UnixMilli(end.UnixMilli() / step.Milliseconds() * step.Milliseconds())
+			return step, time.UnixMilli(end.UnixMilli() / bucket.Milliseconds() * bucket.Milliseconds())
 		}
 	}
 	return max(time.Second, step.Truncate(time.Second)), end

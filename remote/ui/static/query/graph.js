@@ -80,7 +80,7 @@ export function graph(answers, times, { mode, unit, shown, onShown, compared, la
     }
     at = found.times;
     Object.assign(view, viewOf(newTimes));
-    found.lines.forEach(({ values, last, min, max, avg, then, thenAvg }, i) => Object.assign(lines[i], { values, last, min, max, avg, then, thenAvg }));
+    found.lines.forEach(({ values, last, min, max, avg, then, thenAvg, both }, i) => Object.assign(lines[i], { values, last, min, max, avg, then, thenAvg, both }));
     plot.refresh();
     legend.refill();
     warn();

@@ -26,7 +26,7 @@ export function legendOf(lines, { shared, text, compared, isShown, onIsolate, on
       element("div", { class: "line" }, element("label", {}, l.box, swatch(l)), l.button, l.copy) },
     { title: "Cursor", kind: "number", text: false, cell: (l) => l.cells.under },
     statistic("Last", "last"), statistic("Min", "min"), statistic("Max", "max"), statistic("Avg", "avg"),
-    ...(compared ? [statistic(`Avg ${compared}`, "thenAvg"), { title: "Change", kind: "number", cell: (l) => l.cells.change, value: (l) => change(l.avg, l.thenAvg) }] : []),
+    ...(compared ? [statistic(`Avg ${compared}`, "thenAvg"), { title: "Change", kind: "number", cell: (l) => l.cells.change, value: (l) => change(l.both.now, l.both.then) }] : []),
   ], lines);
   const mark = (at) => lines.forEach((line) => {
     if (line.cells.under.isConnected) { // the table has pages
@@ -39,7 +39,8 @@ export function legendOf(lines, { shared, text, compared, isShown, onIsolate, on
       line.cells[name].textContent = line[name] === undefined ? "" : text(line[name]);
       line.cells[name].title = String(line[name] ?? "");
     }
-    line.cells.change.textContent = changeText(line.avg, line.thenAvg);
+    line.cells.change.textContent = changeText(line.both.now, line.both.then);
+    line.cells.change.title = "Of the averages over the times at which both have a value";
     line.box.checked = isShown(line);
     line.button.classList.toggle("hidden-line", !isShown(line));
   });

@@ -9,7 +9,8 @@ export function letter(i) {
 
 // linesOf returns the times of the series of answers, which were asked for in steps of so many seconds, and a line for each of the series: its values
 // at the times, null where it has none, its name, its label, which leaves out what all have in common, and a key that names it in the URL. Where an
-// answer has what it is compared with, as then, the line has those values, too, as then, and their average, or undefined.
+// answer has what it is compared with, as then, the line has those values, too, as then, their average, or undefined, and as both the averages of now and
+// then over the times with a value of both.
 export function linesOf(answers, step) {
   const all = answers.flatMap(({ letter, result, then = [] }) => {
     const before = new Map(then.map((s) => [series(s.metric), pointsOf(s)]));
@@ -23,7 +24,11 @@ export function linesOf(answers, step) {
     const own = Object.fromEntries(Object.entries(metric).filter(([label]) => !Object.hasOwn(shared, label)));
     const values = times.map((t) => points.get(t) ?? null);
     const then = times.map((t) => before.get(t) ?? null);
-    return { name, letter: several ? letter : "", label: series(own), key: letter === "A" ? name : `${letter} ${name}`, index: i + 1, values, ...factsOf(values), then, thenAvg: before.size > 0 ? factsOf(then).avg : undefined };
+    const where = (given, other) => factsOf(given.map((v, at) => (other[at] === null ? null : v))).avg;
+    return {
+      name, letter: several ? letter : "", label: series(own), key: letter === "A" ? name : `${letter} ${name}`, index: i + 1, values, ...factsOf(values), then,
+      ...(before.size > 0 ? { thenAvg: factsOf(then).avg, both: { now: where(values, then), then: where(then, values) } } : { both: { now: factsOf(values).avg } }),
+    };
   });
   return { times, lines, shared: Object.keys(shared).length > 0 ? series(shared) : "" };
 }

@@ -22,7 +22,7 @@ export function picture(chart, titles, lines) {
   context.scale(ratio, ratio);
   context.fillStyle = resolved("--back");
   context.fillRect(0, 0, width, height);
-  const write = (text, x, y, { size = 13, colour = "--text", align = "left", most = width - x - margin } = {}) => {
+  const write = (text, x, y, { size = 13, colour = "--text", align = "left", most = align === "right" ? x - margin : width - x - margin } = {}) => {
     Object.assign(context, { fillStyle: resolved(colour), font: `${size}px ${font}`, textAlign: align, textBaseline: "middle" });
     context.fillText(fitting(context, text, most), x, y);
   };
