@@ -377,6 +377,13 @@ func TestPageExploreMany(t *testing.T) {
 		t.Errorf("of the others the page says %q", got)
 	}
 	p.shoot("explore-many")
+	// The names are found while one is typed.
+	p.click("#explore input")
+	p.press("part01")
+	p.await(`document.querySelector(".names .facts").textContent === "11 of 20,001 metrics"`)
+	p.press("9")
+	p.await(`document.querySelector(".names .facts").textContent === "2 of 20,001 metrics"`)
+	p.wantParameters("tab", "explore", "search", "part019")
 	p.enter("#explore input", "part019")
 	p.wantParameters("tab", "explore", "search", "part019")
 	if got := p.listed(); !slices.Equal(got, []string{"part019", "many019_part019_total"}) {

@@ -1,5 +1,6 @@
 // Metrics by their prefixes, and what is drawn of one without typing an expression.
 
+import { announce } from "../common/announce.js";
 import { ask, notes, range } from "../common/api.js";
 import { element, message, orMessage } from "../common/dom.js";
 import { count, instant, series } from "../common/format.js";
@@ -40,11 +41,48 @@ export async function show(state, result, signal, navigate) {
   if (!state.metric) {
     chosen.append(element("p", { class: "hint" }, "Choose a metric to see its graph, labels and values."));
   }
-  const shown = [showNames(names, state, signal, to)];
+  const list = lister(names, state, signal, to);
+  findWhileTyping(names, list, signal, navigate);
+  const shown = [list()];
   if (state.metric) {
     shown.push(append(chosen, showMetric(chosen, state, signal, navigate, to), signal));
   }
   await Promise.all(shown);
+}
+
+// lister returns a function that lists the names. What it was asked for before is not shown any more.
+function lister(names, state, signal, to) {
+  let last = new AbortController();
+  return async () => {
+    last.abort();
+    const own = last = new AbortController();
+    try {
+      await showNames(names, state, AbortSignal.any([signal, own.signal]), to);
+    } catch (error) {
+      if (!own.signal.aborted) {
+        throw error;
+      }
+    }
+  };
+}
+
+// typingPause is after how long without a key the names are searched, in milliseconds.
+const typingPause = 200;
+
+// findWhileTyping lists the names that contain what is typed into the field. The metric that is shown stays as it is.
+function findWhileTyping(names, list, signal, navigate) {
+  const field = document.querySelector("#explore input[name=search]");
+  let pause;
+  field.oninput = () => {
+    clearTimeout(pause);
+    pause = setTimeout(async () => {
+      if (!signal.aborted) {
+        navigate({ search: field.value }, { again: false });
+        names.append(...await orMessage(list(), signal));
+        announce(names.querySelector(".facts")?.textContent ?? "");
+      }
+    }, typingPause);
+  };
 }
 
 // append lets a part fill a node, and appends what went wrong with it.
