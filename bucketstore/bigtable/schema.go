@@ -190,10 +190,10 @@ func (c *schemaCheck) checkPolicy(spec bucketstore.TableSpec, f bucketstore.Fami
 		c.problem("family %s of table %s deletes the schema and the identity of the store by age: found %q, want %q; %s corrects it",
 			f.Name, table, found, wanted, applyCommand)
 	case lifetime(found) < lifetime(wanted):
-		level.Warn(c.cfg.Logger).Log("msg", "family is collected earlier than by the adapter's own rule, which someone has changed", "table", table, "family", f.Name,
+		level.Warn(c.cfg.Logger).Log("msg", "someone has changed the garbage collection of a column family: it deletes cells earlier than the adapter wants", "table", table, "family", f.Name,
 			"age", lifetime(found), "meaning", earlyMeaning[spec.Table], "found", found, "wanted", wanted, "to_keep_more", applyCommand)
 	case lifetime(found) > lifetime(wanted) || !singleVersion(found):
-		level.Warn(c.cfg.Logger).Log("msg", "family is collected later than wanted, which costs storage", "table", table, "family", f.Name,
+		level.Warn(c.cfg.Logger).Log("msg", "the garbage collection of a column family keeps cells longer than the adapter wants, which costs storage", "table", table, "family", f.Name,
 			"found", found, "wanted", wanted, "fix", applyCommand)
 	}
 }

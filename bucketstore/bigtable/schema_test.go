@@ -157,7 +157,7 @@ func TestGarbageCollectionDrift(t *testing.T) {
 	age := func(d time.Duration) btclient.GCPolicy { return btclient.MaxAgePolicy(d) }
 	versions := btclient.MaxVersionsPolicy
 	union, both := btclient.UnionPolicy, btclient.IntersectionPolicy
-	const ok, early, late = "ok", "collected earlier", "collected later"
+	const ok, early, late = "ok", "deletes cells earlier", "keeps cells longer"
 	for _, tc := range []struct {
 		name   string
 		wanted time.Duration

@@ -143,7 +143,7 @@ func (d *Dir) bindTo(t Terms) error {
 		return nil
 	}
 	if before.Store == next.Store && before.Location != next.Location {
-		level.Warn(t.logger()).Log("msg", "the store of the log was elsewhere before; of a store and its copy only one may have the log", "before", before.Location, "now", next.Location)
+		level.Warn(t.logger()).Log("msg", "the store of this log was at another place before; if it was copied, only one of the copies may have the log", "before", before.Location, "now", next.Location)
 	}
 	if err := d.setIdentity(next); err != nil {
 		return fmt.Errorf("bind the log in %s to its store: %w", d.state.Path(), err)

@@ -240,7 +240,7 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	}
 	b.mu.Unlock()
 	if err := b.segments.unpin(chunks); err != nil {
-		level.Warn(b.cfg.Logger).Log("msg", "old segments of the log not removed", "err", err)
+		level.Warn(b.cfg.Logger).Log("msg", "cannot remove old segments of the log, trying again", "err", err)
 	}
 	b.sealing.finish(chunks)
 }

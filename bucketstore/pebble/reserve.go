@@ -67,7 +67,7 @@ func adviseSpace(dir string, err error) error {
 func (s *Store) keepReserve(ctx context.Context) {
 	for {
 		if err := s.makeReserve(ctx); err != nil && ctx.Err() == nil {
-			level.Warn(s.guard.logger).Log("msg", "no reserve for a start on a full disk", "err", err)
+			level.Warn(s.guard.logger).Log("msg", "cannot reserve the disk space that a start on a full disk needs, trying again", "err", err)
 		}
 		if !sleep(ctx, reserveInterval) {
 			return

@@ -35,7 +35,7 @@ func (s *Store) sweepUntil(ctx context.Context, interval time.Duration) {
 			}
 			for _, l := range t.layers {
 				if err := s.sweepLayer(ctx, l); err != nil && ctx.Err() == nil {
-					level.Error(s.guard.logger).Log("msg", "expired cells not deleted", "err", err)
+					level.Error(s.guard.logger).Log("msg", "cannot delete expired cells, trying again", "err", err)
 				}
 			}
 		}

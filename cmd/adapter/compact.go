@@ -177,7 +177,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	level.Info(logger).Log("msg", "sealing begins when clocks are compared and its turn has come, in half an hour at most")
+	level.Info(logger).Log("msg", "sealing begins in half an hour at most, once clocks are compared and no other adapter seals")
 	if o.seal.interval > 0 {
 		if maker != nil {
 			comparing.Go(func() { maker.Run(running) })
@@ -247,7 +247,7 @@ func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender
 // running for an hour.
 func leave(ctx context.Context, clock *seal.Clock, logger log.Logger) {
 	if err := clock.Leave(ctx); err != nil {
-		level.Warn(logger).Log("msg", "other adapters count this process as running for an hour", "err", err)
+		level.Warn(logger).Log("msg", "cannot remove this process from META: other adapters count it as running for an hour", "err", err)
 	}
 }
 

@@ -147,7 +147,7 @@ func (w *logWatch) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := w.read(ctx); err != nil && ctx.Err() == nil {
-			level.Warn(w.logger).Log("msg", "logs of other adapters not counted", "err", err)
+			level.Warn(w.logger).Log("msg", "cannot read from META which other adapters have logs, trying again", "err", err)
 		}
 		select {
 		case <-ctx.Done():

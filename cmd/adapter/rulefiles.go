@@ -86,6 +86,8 @@ func (o *options) checkRuleFiles() error {
 	for _, text := range r.alertmanagers {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return fmt.Errorf("--alertmanager.url=%s: it is no URL such as http://localhost:9093", text)
+		} else if u.User != nil {
+			return fmt.Errorf("--alertmanager.url=%s: credentials are given in --alertmanager.config.file", u.Redacted())
 		}
 	}
 	return nil
@@ -159,6 +161,14 @@ func (r *ruleFiles) of(ctx context.Context) v1.RulesRetriever {
 		}
 	}
 	return api.NoRules{}
+}
+
+// alertmanagers returns those that get the alerts. It is nil without rules.
+func (r *ruleFiles) alertmanagers() v1.AlertmanagerRetriever {
+	if r == nil {
+		return nil
+	}
+	return r.sender
 }
 
 // written tells the rules of a tenant of samples.
@@ -255,7 +265,15 @@ func (a *adapter) openRuleFiles(ctx context.Context, rows bucketstore.Store, e e
 		all.byTenant[tenant] = runner
 		running.Go(func() { runner.Run(of) })
 	}
-	level.Info(a.logger).Log("msg", "rules are loaded", "tenants", len(all.byTenant), "alertmanagers", len(targets))
+	groups, alerts := 0, 0
+	for _, runner := range all.byTenant {
+		groups += len(runner.RuleGroups())
+		alerts += len(runner.AlertingRules())
+	}
+	level.Info(a.logger).Log("msg", "rules are loaded", "groups", groups)
+	if len(targets) == 0 && alerts > 0 {
+		level.Warn(a.logger).Log("msg", "there are alerting rules and no --alertmanager.url: alerts are shown on the page and in the API, and sent to nobody")
+	}
 	return all, nil
 }
 

@@ -464,6 +464,7 @@ func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.Sl
 		}
 	}
 	cfg.Rules = func(ctx context.Context) v1.RulesRetriever { return a.ruleFiles().of(ctx) }
+	cfg.Alertmanagers = func() v1.AlertmanagerRetriever { return a.ruleFiles().alertmanagers() }
 	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg

@@ -21,7 +21,7 @@ func TestCompact(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := harness.StartCommand(t, b, append([]string{"compact", "--log.level=debug"}, tt.args...)...)
-			p.WaitLine(t, "sealing begins when clocks are compared")
+			p.WaitLine(t, "sealing begins in half an hour at most")
 			p.Terminate(t)
 		})
 	}

@@ -193,6 +193,9 @@ func TestRules(t *testing.T) {
 				return nil
 			})
 			active := r.activeSince(a)
+			if data, err := harness.GetAPI(a.URL("/api/v1/alertmanagers"), nil); err != nil || !strings.Contains(string(data), r.am.URL+"/am/api/v2/alerts") {
+				t.Errorf("Alertmanagers are %s, %v", data, err)
+			}
 
 			a.Kill(t)
 			killed := harness.NowMillis()

@@ -97,7 +97,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 		a.evaluated, store, nil, store,
 		func(context.Context) v1.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) v1.TargetRetriever { return nothing{} },
-		func(context.Context) v1.AlertmanagerRetriever { return nothing{} },
+		a.alertmanagers,
 		a.configuration,
 		a.cfg.Flags,
 		v1.GlobalURLOptions{},
@@ -129,6 +129,15 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 }
 
 // rules returns the rules of the tenant of a context.
+func (a *API) alertmanagers(context.Context) v1.AlertmanagerRetriever {
+	if a.cfg.Alertmanagers != nil {
+		if found := a.cfg.Alertmanagers(); found != nil {
+			return found
+		}
+	}
+	return nothing{}
+}
+
 func (a *API) rules(ctx context.Context) v1.RulesRetriever {
 	if a.cfg.Rules == nil {
 		return NoRules{}

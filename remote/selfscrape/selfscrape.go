@@ -67,7 +67,7 @@ func (s *Scraper) Run(ctx context.Context) {
 	for {
 		scrape, cancel := context.WithTimeout(ctx, s.cfg.Interval)
 		if err := s.Scrape(scrape); err != nil && ctx.Err() == nil {
-			level.Warn(s.cfg.Logger).Log("msg", "own metrics not stored", "err", err)
+			level.Warn(s.cfg.Logger).Log("msg", "cannot store the adapter's own metrics", "err", err)
 		}
 		cancel()
 		select {

@@ -233,10 +233,10 @@ func (d *Days) tick(ctx context.Context, atEnd bool) {
 	d.mu.Unlock()
 	if d.cfg.Store.Traits().Shared && !atEnd && d.age(readAt, d.cfg.Now()) >= refreshInterval {
 		if err := d.refresh(ctx); err != nil {
-			level.Warn(d.cfg.Logger).Log("msg", "which days have rollups is not known, so all writes are counted", "err", err)
+			level.Warn(d.cfg.Logger).Log("msg", "cannot read which days have rollups, trying again; until then late samples of all days are noted", "err", err)
 		}
 	}
 	if err := d.late.Write(ctx); err != nil {
-		level.Warn(d.cfg.Logger).Log("msg", "late days are not noted, so their rollups are made again later", "err", err)
+		level.Warn(d.cfg.Logger).Log("msg", "cannot note in META which days got late samples, trying again; their rollups are made again later", "err", err)
 	}
 }

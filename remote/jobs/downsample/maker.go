@@ -326,7 +326,7 @@ func (m *Maker) Leave(ctx context.Context) {
 		return isOurs
 	})
 	if err != nil || !ok && m.days.get().Token == m.token {
-		level.Warn(m.days.cfg.Logger).Log("msg", "other processes make no rollups until the lease of this one expires", "expires", leaseTime, "err", err)
+		level.Warn(m.days.cfg.Logger).Log("msg", "cannot release the lease on rollups: no other adapter makes them until it expires", "expires", leaseTime, "err", err)
 	}
 }
 

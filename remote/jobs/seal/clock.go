@@ -124,7 +124,7 @@ func (c *Clock) Run(ctx context.Context) {
 	var last error
 	for ctx.Err() == nil {
 		if err := c.Compare(ctx); err != nil && ctx.Err() == nil {
-			level.Warn(c.cfg.Logger).Log("msg", "clocks not compared", "err", err)
+			level.Warn(c.cfg.Logger).Log("msg", "cannot compare the clock of this machine with those of other adapters, trying again", "err", err)
 		}
 		last = c.report(last)
 		if bucketstore.Sleep(ctx, clockInterval) != nil {
@@ -147,13 +147,13 @@ func (c *Clock) report(last error) error {
 	switch {
 	case kind == last || c.cfg.Buffered:
 	case kind == nil:
-		level.Info(c.cfg.Logger).Log("msg", "clocks are compared, ours is in no doubt")
+		level.Info(c.cfg.Logger).Log("msg", "the clock of this machine agrees with those of the other adapters: sealing may run")
 	case kind == errPending:
-		level.Info(c.cfg.Logger).Log("msg", "samples go to the family l, and nothing is sealed, until clocks are compared", "reason", err)
+		level.Info(c.cfg.Logger).Log("msg", "nothing is sealed until clocks are compared; samples are stored as late ones (column family l) until then", "reason", err)
 	case kind == ErrClock:
-		level.Error(c.cfg.Logger).Log("msg", "samples go to the family l, and nothing is sealed, until this has changed", "err", err)
+		level.Error(c.cfg.Logger).Log("msg", "nothing is sealed while the clock of this machine is in doubt; samples are stored as late ones (column family l)", "err", err)
 	default:
-		level.Error(c.cfg.Logger).Log("msg", "nothing is sealed until this has changed", "err", err)
+		level.Error(c.cfg.Logger).Log("msg", "nothing is sealed, for the reason in err", "err", err)
 	}
 	return kind
 }

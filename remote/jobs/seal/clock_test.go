@@ -319,11 +319,11 @@ func TestClockReports(t *testing.T) {
 		want   []string
 	}{
 		{"without a buffer", nil, []string{
-			"level=info samples go to the family l, and nothing is sealed, until clocks are compared",
-			"level=info clocks are compared, ours is in no doubt",
-			"level=error samples go to the family l, and nothing is sealed, until this has changed",
-			"level=info clocks are compared, ours is in no doubt",
-			"level=error nothing is sealed until this has changed",
+			"level=info nothing is sealed until clocks are compared; samples are stored as late ones (column family l) until then",
+			"level=info the clock of this machine agrees with those of the other adapters: sealing may run",
+			"level=error nothing is sealed while the clock of this machine is in doubt; samples are stored as late ones (column family l)",
+			"level=info the clock of this machine agrees with those of the other adapters: sealing may run",
+			"level=error nothing is sealed, for the reason in err",
 		}},
 		{"with a buffer", []func(*seal.ClockConfig){withBuffer("another log")}, nil},
 	} {

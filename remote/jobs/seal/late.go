@@ -59,7 +59,7 @@ func (l *LateNotes) Add(seriesKey []byte, period int64) {
 			schema, err = schema.ForTenant(name)
 		}
 		if err != nil { // no engine makes such keys
-			level.Error(l.logger).Log("msg", "a late sample has no tenant, so it is sealed later", "err", err)
+			level.Error(l.logger).Log("msg", "a late sample has no tenant in its series, so nothing notes that it is to be sealed", "err", err)
 			return
 		}
 	}
@@ -92,7 +92,7 @@ func (l *LateNotes) Run(ctx context.Context) {
 	for isLast := false; !isLast; {
 		isLast = bucketstore.Sleep(ctx, jobs.NoteInterval) != nil
 		if err := l.Write(context.WithoutCancel(ctx)); err != nil {
-			level.Warn(l.logger).Log("msg", "late samples are sealed later, because their periods are not noted", "err", err)
+			level.Warn(l.logger).Log("msg", "cannot note in META which index periods got late samples, trying again; they are sealed later", "err", err)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func (s *Sealer) sealSlot(ctx context.Context, t slot) error {
 	if err != nil {
 		return fmt.Errorf("seal family %s: %w", t.family(), err)
 	}
-	level.Info(s.cfg.Logger).Log("msg", "sealed a family", "family", t.family(), "rows", st.Walked, "took", s.cfg.Now().Sub(started))
+	level.Info(s.cfg.Logger).Log("msg", "sealed the raw cells of a column family", "family", t.family(), "rows", st.Walked, "took", s.cfg.Now().Sub(started))
 	return nil
 }
 

@@ -14,9 +14,10 @@ const never = "0001-01-01T00:00:00Z";
 
 export async function show(state, result, signal) {
   const problems = element("div", {}), facts = element("p", { class: "facts" }), failures = element("div", {});
+  const unsent = element("p", { class: "facts" });
   const active = part("Active alerts", "No alert is pending or firing."), all = part("Rules", "No rule matches.");
   const paint = async () => {
-    const { data } = await ask("rules", {}, { signal });
+    const [{ data }, { data: { activeAlertmanagers } }] = await Promise.all([ask("rules", {}, { signal }), ask("alertmanagers", {}, { signal })]);
     const rules = data.groups.flatMap((group) => group.rules.map((rule) => ({ ...rule, group })));
     if (rules.length === 0) {
       result.replaceChildren(problems, element("p", {}, "This adapter evaluates no rules. ", element("code", {}, "--rules.file"), " names files of them, in Prometheus' format."));
@@ -26,11 +27,13 @@ export async function show(state, result, signal) {
     const failing = rules.filter(isFailing);
     facts.textContent = [many(data.groups.length, "group"), many(rules.length, "rule"), `${count(failing.length)} failing`,
       ...["firing", "pending"].map((kind) => `${count(alerts.filter((alert) => alert.state === kind).length)} ${kind}`)].join(", ");
+    const isUnsent = activeAlertmanagers.length === 0 && rules.some(({ type }) => type === "alerting");
+    unsent.replaceChildren(...(isUnsent ? ["These alerts are sent to nobody: no Alertmanager is given, see ", element("code", {}, "--alertmanager.url"), "."] : []));
     retell(failures, failing.slice(0, 5).map((rule) => message("warning", `${rule.name} fails: ${rule.lastError}`)));
     active.paint(alertColumns, alerts.filter((alert) => matches(state, alert.rule)).sort((a, b) => (a.state < b.state ? -1 : a.state > b.state)));
     all.paint(ruleColumns(), rules.filter((rule) => matches(state, rule)));
     if (!facts.isConnected) {
-      result.replaceChildren(problems, facts, failures, active.node, all.node);
+      result.replaceChildren(problems, facts, failures, active.node, unsent, all.node);
     }
   };
   await paint();
