@@ -63,6 +63,7 @@ type options struct {
 	dryRelabel bool
 	memory     memoryOptions
 	ruleFiles  ruleFileOptions
+	healing    healingOptions
 	// queryMemory and totalMemory bound what queries hold, resultsCache what is kept of them.
 	queryMemory, totalMemory, resultsCache byteSize
 
@@ -201,6 +202,7 @@ func (o *options) newApplication() *kingpin.Application {
 	o.queryFlags(app)
 	o.otlpFlags(app)
 	o.ruleFileFlags(app)
+	o.healingFlags(app)
 	o.memoryFlags(app)
 	app.Flag("self-scrape-interval", "How often the adapter stores its own metrics, with job=\"adapter\". 0 is never.").
 		Default("15s").DurationVar(&o.selfScrape)
@@ -419,7 +421,7 @@ func (o *options) haFlags(app *kingpin.Application) {
 func (o *options) check() error {
 	for _, check := range []func() error{
 		o.checkMode, o.checkNumbers, o.web.check, o.checkTenancy, o.checkRetention, o.checkSchema, o.checkEstimate, o.checkDemo, o.checkImport,
-		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache, o.checkFleet, o.checkRuleFiles, o.checkMemory,
+		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache, o.checkFleet, o.checkRuleFiles, o.checkHealing, o.checkMemory,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -18,6 +18,7 @@ var alwaysEffective = []string{
 	"query.lookback-delta", "query.default-evaluation-interval", "query.log-slower-than", "query.block-file", "enable-feature", "otlp.config-file", "tracing.config.file", "limits.file",
 	"query.results-cache-bytes", // on Bigtable without a fleet its only value is 0
 	"rules.file", "rules.evaluation-interval", "rules.query-offset", "rules.reevaluate", "alertmanager.url", "alertmanager.config.file",
+	"heal.from", "heal.last", "heal.interval", "heal.probe", "heal.match", "heal.http.config.file",
 	"auto-gomemlimit", "auto-gomemlimit.ratio",
 	"self-scrape-interval", "log.level", "log.format", "objstore.config.file",
 }

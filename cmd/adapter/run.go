@@ -243,6 +243,9 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		return served, err
 	}
 	a.server.ruleFiles.Store(rules)
+	if err := a.startHealing(ctx, e); err != nil {
+		return served, err
+	}
 	protocols := newRemote(a, e, answers, slow, active)
 	served = handlers{
 		protocols: fleet.Handler(a.o.fleet.reads == fleet.Allow, a.ofTenants(e.tenants, protocols)),

@@ -1,0 +1,79 @@
+package move
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// TestHealing: an adapter with --heal.from brings by itself what a Prometheus has scraped and not sent, as it was started anew while the adapter was down. It
+// reads nothing while the Prometheus has not sent again.
+func TestHealing(t *testing.T) {
+	for _, b := range []harness.Backend{harness.Embedded(t), harness.WithBuffer(harness.Emulator(t), t.TempDir())} {
+		t.Run(b.Name, func(t *testing.T) {
+			t.Parallel()
+			data := filepath.Join(t.TempDir(), "data")
+			start := func(args ...string) *harness.Prometheus {
+				return harness.StartPrometheusOn(t, data, append(args, "--web.enable-remote-write-receiver", "--storage.tsdb.retention.time=10y", "--storage.remote.flush-deadline=1s")...)
+			}
+			p := start()
+			addr := p.Addr
+			a := harness.StartAdapter(t, b, "--heal.from=http://"+addr, "--heal.interval=2s", "--self-scrape-interval=0s")
+			configure := func(p *harness.Prometheus, isSent bool) {
+				t.Helper()
+				scrapes := harness.ScrapeConfig(harness.Job{Name: "prometheus", Targets: []string{p.Addr}})
+				scrapes = strings.Replace(scrapes, "global:\n", "global:\n  external_labels: {cluster: c}\n", 1) + "  - job_name: out\n    static_configs: [{targets: ['127.0.0.1:1']}]\n"
+				if isSent {
+					r := harness.Receiver{Adapter: a, Backend: "embedded", Protocol: harness.RemoteWrite2()}
+					scrapes += strings.Replace(harness.WriteConfig([]harness.Receiver{r}), "    send_exemplars: true\n", "", 1)
+				}
+				p.Configure(t, scrapes)
+			}
+			begin := harness.NowMillis()
+			configure(p, true)
+			p.AwaitScrapes(t, 2, begin+5000)
+			newest := func(after int64) error {
+				found, err := harness.Elements(a.URL("/api/v1/query"), map[string][]string{"query": {"max(timestamp(up)) > " + harness.FormatSeconds(after)}})
+				if err == nil && len(found) == 0 {
+					err = errors.New("nothing so new")
+				}
+				return err
+			}
+			harness.Eventually(t, "samples come", func() error { return newest(begin) })
+			a.Kill(t)
+			down := harness.NowMillis()
+			p.AwaitScrapes(t, 2, down+3000)
+			p.Terminate(t) // what it has not sent it forgets
+			p = start("--web.listen-address=" + addr)
+			fillAt(t, p, harness.NowMillis()-2000, 3)
+			configure(p, false)
+			a.Rerun(t)
+			silent := harness.NowMillis()
+			p.AwaitScrapes(t, 2, silent+5000)
+			if n := a.Metric(t, `adapter_heal_samples_total{from="http://`+addr+`/api/v1/read"}`); n != 0 {
+				t.Errorf("%v samples are read of a Prometheus that has not sent again", n)
+			}
+			configure(p, true)
+			up := harness.NowMillis()
+			p.AwaitScrapes(t, 2, up+3000)
+			end := harness.NowMillis()
+			harness.Eventually(t, "it sends again", func() error { return newest(end) })
+			q := harness.Query{Mint: begin - 60_000, Maxt: end, Matchers: harness.MustMatchers(t, "__name__", "=~", ".+")}
+			as := harness.AnswerTypes()[0]
+			harness.Eventually(t, "nothing is missing", func() error {
+				want := harness.MustRead(t, p.URL("/api/v1/read"), as, q)
+				if diff := harness.DiffSeries(harness.MustRead(t, a.URL("/api/v1/read"), as, q), want); diff != "" || harness.CountPoints(want) < 1000 {
+					return fmt.Errorf("%d samples: %s", harness.CountPoints(want), diff)
+				}
+				return nil
+			})
+			if n := a.Metric(t, `adapter_heal_samples_total{from="http://`+addr+`/api/v1/read"}`); n == 0 {
+				t.Error("adapter_heal_samples_total is 0")
+			}
+		})
+	}
+}

@@ -1,0 +1,204 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/metricset"
+)
+
+// healMargin is how much before the first sample that is missing a Healer begins to compare: series are scraped at different times.
+const healMargin = 5 * time.Minute
+
+// HealerConfig says what a Healer does. All but Matchers is required.
+type HealerConfig struct {
+	// From is the remote read of a sender.
+	From Server
+	// Probe selects series of which each scrape of the sender makes a sample, such as up.
+	Probe []*labels.Matcher
+	// Matchers are the selectors of what is healed, of which a series must match one. None is all series.
+	Matchers [][]*labels.Matcher
+	// Last is how far back the first comparison looks, Interval is how often there is one. Younger samples than that are on their way.
+	Last, Interval time.Duration
+	// Target takes samples, Read returns the series of a selection that it has in a unit, sorted by labels.
+	Target Target
+	Read   func(ctx context.Context, sel Selection, u Unit) (storage.ChunkSeriesSet, error)
+	// Missing returns the samples of one series in a unit at times at which another one has none, or nil. The other one may be nil.
+	Missing    func(one, other storage.ChunkSeries, u Unit) (storage.ChunkSeries, error)
+	Now        func() time.Time
+	Logger     log.Logger
+	Registerer prometheus.Registerer
+}
+
+// A Healer brings what a sender has scraped and has not sent: after an outage of the store that was longer than what the sender keeps to send, or after a start of
+// the sender, which does not go on where it was. It finds such a gap by the series of Probe: the store lacks a sample of one of them, and has a later one of the
+// sender. A series of which the store has none is not looked at, nor is a sender that has not sent again: what it still has to send comes by itself. Of the time of a gap all series are
+// compared, and only what is missing is written.
+type Healer struct {
+	cfg    HealerConfig
+	source *RemoteRead
+	// checked is up to which time no gap is left, in milliseconds.
+	checked int64
+	// isFailing says that the last comparison failed, which is logged once.
+	isFailing bool
+
+	samples, failures prometheus.Counter
+	success           prometheus.Gauge
+}
+
+// NewHealer returns a Healer that has compared nothing yet.
+func NewHealer(cfg HealerConfig) (*Healer, error) {
+	source, err := NewRemoteRead(cfg.From, Selection{})
+	if err != nil {
+		return nil, err
+	}
+	f := metricset.New(cfg.Registerer)
+	return &Healer{
+		cfg: cfg, source: source, checked: cfg.Now().Add(-cfg.Last).UnixMilli(),
+		samples:  f.Counter("adapter_heal_samples_total", "Samples that a sender had not sent and that were read from it, by --heal.from."),
+		failures: f.Counter("adapter_heal_failures_total", "Comparisons with a sender of --heal.from that failed, or after which samples were still missing."),
+		success:  f.Gauge("adapter_heal_last_success_timestamp_seconds", "When the last comparison with a sender of --heal.from succeeded, in seconds since 1970."),
+	}, nil
+}
+
+// Run heals until ctx ends.
+func (h *Healer) Run(ctx context.Context) {
+	for bucketstore.Sleep(ctx, h.cfg.Interval) == nil {
+		err := h.Heal(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			h.success.Set(float64(h.cfg.Now().UnixMilli()) / 1000)
+		default:
+			h.failures.Inc()
+			if !h.isFailing {
+				level.Warn(h.cfg.Logger).Log("msg", "cannot compare the store with a sender, trying again", "err", err)
+			}
+		}
+		h.isFailing = err != nil
+	}
+	_ = h.source.Close()
+}
+
+// Heal compares once, and brings what is missing.
+func (h *Healer) Heal(ctx context.Context) error {
+	rolled, err := h.cfg.Target.Rolled(ctx)
+	if err != nil {
+		return fmt.Errorf("read which samples the store keeps: %w", err)
+	}
+	from := max(h.checked, rolled) + 1
+	end := h.cfg.Now().Add(-h.cfg.Interval).UnixMilli()
+	if from > end {
+		return nil
+	}
+	gap, newest, err := h.find(ctx, from, end)
+	if err != nil || newest < from {
+		return err
+	}
+	if gap <= newest {
+		if err := h.bring(ctx, max(rolled+1, gap-healMargin.Milliseconds()), newest); err != nil {
+			return err
+		}
+	}
+	h.checked = newest
+	return nil
+}
+
+// find returns the first time between two at which the store lacks a sample of the probe, and the last one of which it has all that the sender will send:
+// when it has the newest sample of the sender's. Without them they are math.MaxInt64 and math.MinInt64.
+func (h *Healer) find(ctx context.Context, mint, maxt int64) (gap, newest int64, err error) {
+	sel := Selection{Matchers: [][]*labels.Matcher{h.cfg.Probe}, Mint: mint, Maxt: maxt}
+	units, _, err := unitsOf(sel, grid{span: UnitSpan})
+	if err != nil {
+		return 0, 0, err
+	}
+	has := make(map[uint64]int64) // the newest sample that the store has of a series, by the hash of its labels
+	for _, u := range units {
+		if err := h.noteNewest(ctx, sel, u, has); err != nil {
+			return 0, 0, fmt.Errorf("read the store: %w", err)
+		}
+	}
+	gap, newest = math.MaxInt64, math.MinInt64
+	source := *h.source
+	source.sel = sel
+	cfg := h.copyConfig(&source, sel)
+	cfg.Lacking = func(target, source storage.ChunkSeries, u Unit) (storage.ChunkSeries, error) {
+		last, ok := has[source.Labels().Hash()]
+		if !ok {
+			return nil, nil
+		}
+		newest = max(newest, last)
+		missing, err := h.cfg.Missing(source, target, u)
+		if err != nil || missing == nil {
+			return nil, err
+		}
+		it := missing.Iterator(nil)
+		if it.Next() {
+			gap = min(gap, it.At().MinTime)
+		}
+		return nil, it.Err()
+	}
+	_, _, err = CountLacking(ctx, cfg)
+	return gap, newest, err
+}
+
+// noteNewest notes the newest samples of the series of a selection that the store has in a unit.
+func (h *Healer) noteNewest(ctx context.Context, sel Selection, u Unit, newest map[uint64]int64) error {
+	set, err := h.cfg.Read(ctx, sel, u)
+	if err != nil {
+		return err
+	}
+	for set.Next() {
+		it := set.At().Iterator(nil)
+		for it.Next() {
+			if c := it.At(); c.MinTime < u.Limit { // it has a sample up to there
+				hash := set.At().Labels().Hash()
+				newest[hash] = max(newest[hash], min(c.MaxTime, u.Limit-1))
+			}
+		}
+		if err := it.Err(); err != nil {
+			return err
+		}
+	}
+	return set.Err()
+}
+
+// bring writes what the store lacks of all series between two times.
+func (h *Healer) bring(ctx context.Context, mint, maxt int64) error {
+	span := []any{"from", h.cfg.From.Redacted(), "start", rfc3339(mint), "end", rfc3339(maxt)}
+	level.Info(h.cfg.Logger).Log(append([]any{"msg", "a sender has samples that it has not sent: they are read from it"}, span...)...)
+	sel := Selection{Matchers: h.cfg.Matchers, Mint: mint, Maxt: maxt}
+	source := *h.source
+	source.sel = sel
+	healed, err := Copy(ctx, h.copyConfig(&source, sel), func(Copied) {})
+	h.samples.Add(float64(healed.Samples))
+	if err != nil {
+		return err
+	}
+	level.Info(h.cfg.Logger).Log(append([]any{"msg", "samples that a sender had not sent are written", "samples", healed.Samples, "parts_that_differ", healed.Different}, span...)...)
+	if healed.Different > 0 {
+		h.failures.Inc()
+	}
+	return nil
+}
+
+func (h *Healer) copyConfig(source *RemoteRead, sel Selection) CopyConfig {
+	return CopyConfig{
+		Source: source, Selection: sel, Target: h.cfg.Target, Logger: h.cfg.Logger, ID: Digest("heal", h.cfg.From.URL),
+		Read: func(ctx context.Context, u Unit) (storage.ChunkSeriesSet, error) { return h.cfg.Read(ctx, sel, u) },
+		Lacking: func(target, source storage.ChunkSeries, u Unit) (storage.ChunkSeries, error) {
+			return h.cfg.Missing(source, target, u)
+		},
+	}
+}
+
+func rfc3339(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
