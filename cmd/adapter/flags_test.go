@@ -92,6 +92,30 @@ func TestLogSlowerThan(t *testing.T) {
 	}
 }
 
+func TestHealingFlags(t *testing.T) {
+	for _, tt := range []struct {
+		args    []string
+		refused string
+	}{
+		{[]string{"--heal.from=http://p:9090", "--heal.match={job=\"x\"}"}, ""},
+		{[]string{"--heal.from=http://p:9090", "--mode=read", "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}, "--heal.from is for an adapter that writes"},
+		{[]string{"--heal.from=p:9090"}, "give a URL such as http://localhost:9090"},
+		{[]string{"--heal.from=http://u:secret@p:9090"}, "--heal.from=http://u:xxxxx@p:9090: credentials are given in --heal.http.config.file"},
+		{[]string{"--heal.from=http://p:9090", "--heal.probe=up{"}, "--heal.probe=up{: "},
+		{[]string{"--heal.from=http://p:9090", "--heal.match=x["}, "--heal.match: "},
+		{[]string{"--heal.from=http://p:9090", "--heal.last=5s"}, "--heal.last has to be 1m or more"},
+		{[]string{"--heal.from=http://p:9090", "--heal.from=http://p:9090/api/v1/read"}, "is given twice"},
+		{[]string{"--heal.from=http://p:9090", "--tenancy"}, "give it as TENANT=URL"},
+		{[]string{"--alertmanager.url=http://u:secret@p:9090"}, "--alertmanager.url=http://u:xxxxx@p:9090: credentials are given in --alertmanager.config.file"},
+	} {
+		parseOrRefuse(t, tt.args, tt.refused)
+	}
+	o := parseOrRefuse(t, []string{"--tenancy", "--heal.from=team=http://p:9090/sub"}, "")
+	if s := o.healing.senders; len(s) != 1 || s[0].tenant != "team" || s[0].server.URL != "http://p:9090/sub/api/v1/read" {
+		t.Errorf("%+v", s)
+	}
+}
+
 // parseOrRefuse parses flags. If refused is not empty it wants an error with that text, and
 // returns nil.
 func parseOrRefuse(t *testing.T, args []string, refused string) *options {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,6 +96,9 @@ func (o *options) checkHealing() (err error) {
 		if !strings.HasSuffix(u.Path, "/read") {
 			from = readURL(from)
 		}
+		if slices.ContainsFunc(h.senders, func(s healedSender) bool { return s.tenant == tenant && s.server.URL == from }) {
+			return fmt.Errorf("--heal.from=%s is given twice", text)
+		}
 		h.senders = append(h.senders, healedSender{tenant, history.Server{URL: from, HTTP: client}})
 	}
 	return nil
@@ -111,12 +115,12 @@ func (a *adapter) startHealing(ctx context.Context, e engines) error {
 		return nil
 	})
 	for _, s := range h.senders {
-		of := ctx
+		of, named := ctx, prometheus.Labels{"from": s.server.URL}
 		if s.tenant != "" {
 			if err := a.ensureTenant(ctx, e, s.tenant); err != nil {
 				return fmt.Errorf("--heal.from=%s=…: %w", s.tenant, err)
 			}
-			of = scope.With(ctx, []string{s.tenant})
+			of, named["tenant"] = scope.With(ctx, []string{s.tenant}), s.tenant
 		}
 		store, err := e.history(of)
 		if err != nil {
@@ -132,7 +136,7 @@ func (a *adapter) startHealing(ctx context.Context, e engines) error {
 				missing, _, err := export.Missing(one, other, u.Start, u.Limit-1)
 				return missing, err
 			},
-			Now: a.o.now, Logger: a.logger, Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"from": s.server.URL}, a.reg),
+			Now: a.o.now, Logger: a.logger, Registerer: prometheus.WrapRegistererWith(named, a.reg),
 		})
 		if err != nil {
 			return fmt.Errorf("--heal.from=%s: %w", s.server.URL, err)

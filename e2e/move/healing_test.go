@@ -3,6 +3,8 @@ package move
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -75,5 +77,72 @@ func TestHealing(t *testing.T) {
 				t.Error("adapter_heal_samples_total is 0")
 			}
 		})
+	}
+}
+
+// TestHealingTenant: what is brought is of the tenant that is named, and of the series that are chosen; what the tenant has of the same times stays.
+func TestHealingTenant(t *testing.T) {
+	t.Parallel()
+	s := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=0s")
+	a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=0s", "--tenancy", "--tenancy.create", "--heal.from=team=http://"+s.Addr, "--heal.interval=1s",
+		`--heal.match={__name__=~"up|load"}`)
+	now := harness.NowMillis() / 1000 * 1000
+	of := func(name string, value float64, has func(ago int64) bool) harness.SentSeries {
+		one := harness.SentSeries{Labels: []string{"__name__", name, "job", "j"}}
+		for ago := int64(600); ago >= 10; ago -= 10 {
+			if has(ago) {
+				one.Points = append(one.Points, harness.PointAt(now-ago*1000, value))
+			}
+		}
+		return one
+	}
+	all := func(int64) bool { return true }
+	but := func(ago int64) bool { return ago < 200 || ago > 300 }
+	rw := harness.RemoteWrite2()
+	rw.MustSend(t, s.URL("/api/v1/write"), of("up", 1, all), of("load", 2, all), of("secret", 3, all))
+	for _, tenant := range []string{"team", "other"} {
+		headers := rw.Header()
+		headers["X-Scope-OrgID"] = tenant
+		body := rw.Encode([]harness.SentSeries{of("up", 1, but), of("load", 7, but), of("secret", 3, but)})
+		if resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), headers, body); err != nil || resp.Status != http.StatusNoContent {
+			t.Fatal(resp, err)
+		}
+	}
+	// has says how many samples of each series a tenant has, by value.
+	has := func(tenant string) string {
+		as := harness.AnswerTypes()[0]
+		q := harness.Query{Mint: now - 3600_000, Maxt: now, Matchers: harness.MustMatchers(t, "job", "=", "j")}
+		req, err := harness.NewRead(t.Context(), a.URL("/api/v1/read"), as, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Scope-OrgID", tenant)
+		resp, err := harness.Do(http.DefaultClient, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		read, err := harness.DecodeRead(as, resp.Body, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := make(map[string]int)
+		for _, one := range read[0] {
+			for _, p := range one.Points {
+				n[fmt.Sprint(one.Labels, " ", math.Float64frombits(p.Bits))]++
+			}
+		}
+		return fmt.Sprint(n)
+	}
+	name := func(metric string) string { return `{__name__="` + metric + `", job="j"}` }
+	want := fmt.Sprint(map[string]int{name("up") + " 1": 60, name("load") + " 7": 49, name("load") + " 2": 11, name("secret") + " 3": 49})
+	harness.Eventually(t, "the gap is filled", func() error {
+		if got := has("team"); got != want {
+			return fmt.Errorf("there are %s, want %s", got, want)
+		}
+		return nil
+	})
+	if got, want := has("other"), fmt.Sprint(map[string]int{name("up") + " 1": 49, name("load") + " 7": 49, name("secret") + " 3": 49}); got != want {
+		t.Errorf("another tenant has %s, want %s", got, want)
 	}
 }
