@@ -24,7 +24,7 @@ var storedRate = regexp.MustCompile(`^Samples stored\s+Stored\s+0*\.?0*[1-9][\d.
 // TestPageStatus: what the adapter is, its sizes, and small graphs of what it does.
 func TestPageStatus(t *testing.T) {
 	t.Parallel()
-	a := startPaged(t, "--self-scrape-interval=1s")
+	a := startPaged(t, "--self-scrape-interval=1s", "--heal.from=http://127.0.0.1:1")
 	p := newPage(t, a)
 	p.open("tab", "status")
 	p.checkAdapter(a)
@@ -51,7 +51,7 @@ func TestPageStatus(t *testing.T) {
 			t.Errorf("the page says %q, and finds %q", got, p.texts(".finding"))
 		}
 		titles := p.texts(".panel h3")
-		for _, want := range []string{"Samples stored", "Latency of writes", "Open chunks", "Free space", "Compactions", "Rollup lag", "Query memory"} {
+		for _, want := range []string{"Samples stored", "Latency of writes", "Healed gaps", "Open chunks", "Free space", "Compactions", "Rollup lag", "Query memory"} {
 			if !slices.Contains(titles, want) {
 				t.Errorf("there is no graph %s among %q", want, titles)
 			}

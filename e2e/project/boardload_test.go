@@ -59,7 +59,7 @@ func startLoaded(t testing.TB, onBigtable bool, args ...string) *harness.Adapter
 	s3 := harness.StartObjects(t)
 	b := harness.Embedded(t)
 	b.Env = s3.Env()
-	args = append(args, "--snapshot.bucket=s3://"+s3.Bucket, "--tenancy", "--tenancy.create", "--limits.file="+path, "--rules.file=small:"+rules, "--rules.reevaluate=5s", "--alertmanager.url="+alertmanager.URL, "--retention.resolution-raw=90d",
+	args = append(args, "--snapshot.bucket=s3://"+s3.Bucket, "--tenancy", "--tenancy.create", "--limits.file="+path, "--rules.file=small:"+rules, "--rules.reevaluate=5s", "--alertmanager.url="+alertmanager.URL, "--heal.from=small="+alertmanager.URL, "--retention.resolution-raw=90d",
 		"--ha.cluster-label=cluster", "--ha.replica-label=__replica__")
 	return harness.StartAdapter(t, b, args...)
 }

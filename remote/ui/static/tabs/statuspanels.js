@@ -15,6 +15,8 @@ export const groups = [
         [quantile(0.99, "adapter_http_request_duration_seconds", 'handler="write",'), "p99", " ms"]),
       panel("Rejected samples", "By reason, per minute. Senders drop them.", "adapter_write_rejected_total",
         ["60 * sum by (reason) (rate(adapter_write_rejected_total{$i}[$w])) > 0", "reason", "/min", "None were rejected."]),
+      panel("Healed gaps", "Samples that senders had not sent and that were read from them, and comparisons that failed.", "adapter_heal_samples_total",
+        ["60 * sum(rate(adapter_heal_samples_total{$i}[$w]))", "Samples", "/min"], ["60 * sum(rate(adapter_heal_failures_total{$i}[$w]))", "Failed", "/min"]),
     ],
   },
   {
