@@ -97,7 +97,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	copied, err := history.Copy(ctx, history.CopyConfig{
 		Source: source, Selection: sel, Target: target, Same: same(sel, export.Paced(from, v.perSecond), to), Logger: logger,
 		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
-			return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, to)
+			return readUnit(ctx, to, sel, u)
 		},
 		Lacking: func(target, source storage.ChunkSeries, u history.Unit) (storage.ChunkSeries, error) {
 			if target == nil {
@@ -134,6 +134,11 @@ func (o *options) targetSource(to string, target history.Target) (export.Source,
 		return remoteSource(server)
 	}
 	return engineSource(target.(*history.Store).Engine), nil
+}
+
+// readUnit returns the series of a selection in a unit.
+func readUnit(ctx context.Context, from export.Source, sel history.Selection, u history.Unit) (storage.ChunkSeriesSet, error) {
+	return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, from)
 }
 
 // selectorsOf returns the selectors of what is copied, at least one.

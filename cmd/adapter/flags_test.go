@@ -99,13 +99,13 @@ func TestHealingFlags(t *testing.T) {
 	}{
 		{[]string{"--heal.from=http://p:9090", "--heal.match={job=\"x\"}"}, ""},
 		{[]string{"--heal.from=http://p:9090", "--mode=read", "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}, "--heal.from is for an adapter that writes"},
-		{[]string{"--heal.from=p:9090"}, "give a URL such as http://localhost:9090"},
+		{[]string{"--heal.from=p:9090"}, "--heal.from=p:9090: give a URL such as http://localhost:9090"},
 		{[]string{"--heal.from=http://u:secret@p:9090"}, "--heal.from=http://u:xxxxx@p:9090: credentials are given in --heal.http.config.file"},
 		{[]string{"--heal.from=http://p:9090", "--heal.probe=up{"}, "--heal.probe=up{: "},
 		{[]string{"--heal.from=http://p:9090", "--heal.match=x["}, "--heal.match: "},
 		{[]string{"--heal.from=http://p:9090", "--heal.last=5s"}, "--heal.last has to be 1m or more"},
 		{[]string{"--heal.from=http://p:9090", "--heal.from=http://p:9090/api/v1/read"}, "is given twice"},
-		{[]string{"--heal.from=http://p:9090", "--tenancy"}, "give it as TENANT=URL"},
+		{[]string{"--heal.from=http://u:secret@p:9090", "--tenancy"}, "--heal.from=http://u:xxxxx@p:9090: in a store with tenants give it as TENANT=URL"},
 		{[]string{"--alertmanager.url=http://u:secret@p:9090"}, "--alertmanager.url=http://u:xxxxx@p:9090: credentials are given in --alertmanager.config.file"},
 	} {
 		parseOrRefuse(t, tt.args, tt.refused)

@@ -79,7 +79,7 @@ func (h *healOptions) selection(now time.Time) (sel history.Selection, err error
 func (h *healOptions) server() (s history.Server, err error) {
 	u, err := url.Parse(h.from)
 	if err != nil || u.Host == "" {
-		return s, fmt.Errorf("--from=%s: give a URL such as http://localhost:9090", h.from)
+		return s, fmt.Errorf("--from=%s: give a URL such as http://localhost:9090", withoutPassword(h.from))
 	}
 	s = history.Server{URL: h.from, Headers: h.headers}
 	if !strings.HasSuffix(u.Path, "/read") {
@@ -87,6 +87,12 @@ func (h *healOptions) server() (s history.Server, err error) {
 	}
 	s.HTTP, err = loadHTTPConfig(sourceConfigFlag, h.httpConfig)
 	return s, err
+}
+
+// missingIn returns the samples that one series has in a unit at times at which another one has none, or nil.
+func missingIn(one, other storage.ChunkSeries, u history.Unit) (storage.ChunkSeries, error) {
+	missing, _, err := export.Missing(one, other, u.Start, u.Limit-1)
+	return missing, err
 }
 
 // healStore runs heal.
@@ -124,11 +130,10 @@ func healStore(ctx context.Context, o *options, logger log.Logger) (err error) {
 	cfg := history.CopyConfig{
 		Source: source, Selection: sel, Target: target, Logger: logger, SamplesPerSecond: h.perSecond, ID: history.Digest(append([]string{commandHeal, h.from}, h.matches...)...),
 		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
-			return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, to)
+			return readUnit(ctx, to, sel, u)
 		},
 		Lacking: func(target, source storage.ChunkSeries, u history.Unit) (storage.ChunkSeries, error) {
-			missing, _, err := export.Missing(source, target, u.Start, u.Limit-1)
-			return missing, err
+			return missingIn(source, target, u)
 		},
 	}
 	if h.isDry {

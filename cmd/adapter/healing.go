@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtable/promtable/remote/export"
 	"github.com/promtable/promtable/remote/history"
 	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/series/expr"
@@ -83,12 +82,12 @@ func (o *options) checkHealing() (err error) {
 		if o.tenancy.enabled {
 			var ok bool
 			if tenant, from, ok = strings.Cut(text, "="); !ok || tenant == "" {
-				return errors.New("--heal.from: in a store with tenants give it as TENANT=URL")
+				return fmt.Errorf("--heal.from=%s: in a store with tenants give it as TENANT=URL", withoutPassword(text))
 			}
 		}
 		u, err := url.Parse(from)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return errors.New("--heal.from: give a URL such as http://localhost:9090")
+			return fmt.Errorf("--heal.from=%s: give a URL such as http://localhost:9090", withoutPassword(from))
 		}
 		if u.User != nil {
 			return fmt.Errorf("--heal.from=%s: credentials are given in --%s", u.Redacted(), healingConfigFlag)
@@ -130,13 +129,9 @@ func (a *adapter) startHealing(ctx context.Context, e engines) error {
 		healer, err := history.NewHealer(history.HealerConfig{
 			From: s.server, Probe: h.probed, Matchers: h.selected, Last: h.last, Interval: h.interval, Target: store,
 			Read: func(ctx context.Context, sel history.Selection, u history.Unit) (storage.ChunkSeriesSet, error) {
-				return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, read)
+				return readUnit(ctx, read, sel, u)
 			},
-			Missing: func(one, other storage.ChunkSeries, u history.Unit) (storage.ChunkSeries, error) {
-				missing, _, err := export.Missing(one, other, u.Start, u.Limit-1)
-				return missing, err
-			},
-			Now: a.o.now, Logger: a.logger, Registerer: prometheus.WrapRegistererWith(named, a.reg),
+			Missing: missingIn, Now: a.o.now, Logger: a.logger, Registerer: prometheus.WrapRegistererWith(named, a.reg),
 		})
 		if err != nil {
 			return fmt.Errorf("--heal.from=%s: %w", s.server.URL, err)

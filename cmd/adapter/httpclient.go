@@ -20,6 +20,15 @@ func (o *options) asks(c *kingpin.CmdClause, server string) {
 	c.Flag(httpConfigFlag, "File with how "+server+" is asked: TLS and credentials, in the format of http_config of Prometheus.").StringVar(&o.httpConfig)
 }
 
+// withoutPassword returns the text of a flag that should be a URL, for messages.
+func withoutPassword(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "…" // it may have a password anywhere
+	}
+	return u.Redacted()
+}
+
 // loadHTTPConfig returns what the file of a flag says. Without one it is Prometheus' default, and the proxy that the environment names.
 func loadHTTPConfig(flag, file string) (configutil.HTTPClientConfig, error) {
 	if file == "" {

@@ -85,7 +85,7 @@ func (o *options) checkRuleFiles() error {
 	}
 	for _, text := range r.alertmanagers {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("--alertmanager.url=%s: it is no URL such as http://localhost:9093", text)
+			return fmt.Errorf("--alertmanager.url=%s: it is no URL such as http://localhost:9093", withoutPassword(text))
 		} else if u.User != nil {
 			return fmt.Errorf("--alertmanager.url=%s: credentials are given in --alertmanager.config.file", u.Redacted())
 		}
@@ -272,7 +272,7 @@ func (a *adapter) openRuleFiles(ctx context.Context, rows bucketstore.Store, e e
 	}
 	level.Info(a.logger).Log("msg", "rules are loaded", "groups", groups)
 	if len(targets) == 0 && alerts > 0 {
-		level.Warn(a.logger).Log("msg", "there are alerting rules and no --alertmanager.url: alerts are shown on the page and in the API, and sent to nobody")
+		level.Warn(a.logger).Log("msg", "there are alerting rules and no --alertmanager.url: alerts are shown on the page and in the API, and are not sent")
 	}
 	return all, nil
 }

@@ -71,7 +71,7 @@ func startTraced(t testing.TB) *harness.Adapter {
 	return a
 }
 
-// A overlayMark is a mark over a graph: its title, and its place within the plot.
+// An overlayMark is a mark over a graph: its title, and its place within the plot.
 type overlayMark struct {
 	Title             string
 	Left, Top, Height float64

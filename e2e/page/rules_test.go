@@ -73,7 +73,7 @@ func TestPageRuleList(t *testing.T) {
 	if got := strings.Join(p.texts(".message"), ""); !strings.Contains(got, "page:gauge:wrong fails: ") || !strings.Contains(got, "many-to-many") {
 		t.Errorf("of the one that fails the page says %q", got)
 	}
-	if got := p.texts(".facts"); !slices.Contains(got, "These alerts are sent to nobody: no Alertmanager is given, see --alertmanager.url.") {
+	if got := p.texts(".facts"); !slices.Contains(got, "No Alertmanager gets these alerts. --alertmanager.url names one.") {
 		t.Errorf("without an Alertmanager the page says %q", got)
 	}
 	p.eachLook(func(look string) {

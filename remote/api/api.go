@@ -92,7 +92,7 @@ type Config struct {
 	Confirm func(ctx context.Context) bool
 	// Rules returns the recording and alerting rules of the tenant of a context. It may be nil, if there are none.
 	Rules func(ctx context.Context) v1.RulesRetriever
-	// Alertmanagers returns those that get the alerts, or nil. It may be nil itself.
+	// Alertmanagers returns the Alertmanagers that get the alerts, or nil if there are none. It may be nil itself.
 	Alertmanagers func() v1.AlertmanagerRetriever
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.

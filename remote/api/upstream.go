@@ -128,7 +128,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	return router, nil
 }
 
-// rules returns the rules of the tenant of a context.
+// alertmanagers returns the Alertmanagers that get the alerts, which are the same for all tenants.
 func (a *API) alertmanagers(context.Context) v1.AlertmanagerRetriever {
 	if a.cfg.Alertmanagers != nil {
 		if found := a.cfg.Alertmanagers(); found != nil {
@@ -138,6 +138,7 @@ func (a *API) alertmanagers(context.Context) v1.AlertmanagerRetriever {
 	return nothing{}
 }
 
+// rules returns the rules of the tenant of a context.
 func (a *API) rules(ctx context.Context) v1.RulesRetriever {
 	if a.cfg.Rules == nil {
 		return NoRules{}

@@ -21,7 +21,7 @@ const healMargin = 5 * time.Minute
 
 // HealerConfig says what a Healer does. All but Matchers is required.
 type HealerConfig struct {
-	// From is the remote read of a sender.
+	// From is the remote read of a sender. Its URL is logged, and has no password.
 	From Server
 	// Probe selects series of which each scrape of the sender makes a sample, such as up.
 	Probe []*labels.Matcher
@@ -48,8 +48,8 @@ type Healer struct {
 	source *RemoteRead
 	// checked is up to which time no gap is left, in milliseconds.
 	checked int64
-	// isFailing says that the last comparison failed, which is logged once.
-	isFailing bool
+	// hasFailed says that the last comparison failed: the first of several failures is logged.
+	hasFailed bool
 
 	samples, failures prometheus.Counter
 	success           prometheus.Gauge
@@ -80,16 +80,16 @@ func (h *Healer) Run(ctx context.Context) {
 			h.success.Set(float64(h.cfg.Now().UnixMilli()) / 1000)
 		default:
 			h.failures.Inc()
-			if !h.isFailing {
-				level.Warn(h.cfg.Logger).Log("msg", "cannot compare the store with a sender, trying again", "err", err)
+			if !h.hasFailed {
+				level.Warn(h.cfg.Logger).Log("msg", "cannot bring what a sender has not sent, trying again", "from", h.cfg.From.URL, "err", err)
 			}
 		}
-		h.isFailing = err != nil
+		h.hasFailed = err != nil
 	}
 	_ = h.source.Close()
 }
 
-// Heal compares once, and brings what is missing.
+// Heal compares once, and brings what is missing. After an error that says that samples are still missing it does not look at their time again.
 func (h *Healer) Heal(ctx context.Context) error {
 	rolled, err := h.cfg.Target.Rolled(ctx)
 	if err != nil {
@@ -104,17 +104,21 @@ func (h *Healer) Heal(ctx context.Context) error {
 	if err != nil || newest < from {
 		return err
 	}
+	var healed Copied
 	if gap <= newest {
-		if err := h.bring(ctx, max(rolled+1, gap-healMargin.Milliseconds()), newest); err != nil {
+		if healed, err = h.bring(ctx, max(rolled+1, gap-healMargin.Milliseconds()), newest); err != nil {
 			return err
 		}
 	}
 	h.checked = newest
+	if healed.Different > 0 {
+		return fmt.Errorf("in %d of %d parts samples are still missing", healed.Different, healed.Units)
+	}
 	return nil
 }
 
-// find returns the first time between two at which the store lacks a sample of the probe, and the last one of which it has all that the sender will send:
-// when it has the newest sample of the sender's. Without them they are math.MaxInt64 and math.MinInt64.
+// find returns the first time between two at which the store lacks a sample of the probe, or math.MaxInt64, and the time of the newest sample of the probe that the
+// store has of the sender, or math.MinInt64: up to there the sender has sent what it will send.
 func (h *Healer) find(ctx context.Context, mint, maxt int64) (gap, newest int64, err error) {
 	sel := Selection{Matchers: [][]*labels.Matcher{h.cfg.Probe}, Mint: mint, Maxt: maxt}
 	units, _, err := unitsOf(sel, grid{span: UnitSpan})
@@ -147,7 +151,7 @@ func (h *Healer) find(ctx context.Context, mint, maxt int64) (gap, newest int64,
 		}
 		return nil, it.Err()
 	}
-	_, _, err = CountLacking(ctx, cfg)
+	_, _, err = CountLacking(ctx, cfg) // Lacking has noted what there is, and nothing is left to count
 	return gap, newest, err
 }
 
@@ -173,22 +177,18 @@ func (h *Healer) noteNewest(ctx context.Context, sel Selection, u Unit, newest m
 }
 
 // bring writes what the store lacks of all series between two times.
-func (h *Healer) bring(ctx context.Context, mint, maxt int64) error {
-	span := []any{"from", h.cfg.From.Redacted(), "start", rfc3339(mint), "end", rfc3339(maxt)}
-	level.Info(h.cfg.Logger).Log(append([]any{"msg", "a sender has samples that it has not sent: they are read from it"}, span...)...)
+func (h *Healer) bring(ctx context.Context, mint, maxt int64) (Copied, error) {
+	logger := log.With(h.cfg.Logger, "from", h.cfg.From.URL, "time", Unit{Start: mint, Limit: maxt})
+	level.Info(logger).Log("msg", "a sender has samples that it has not sent: they are read from it")
 	sel := Selection{Matchers: h.cfg.Matchers, Mint: mint, Maxt: maxt}
 	source := *h.source
 	source.sel = sel
 	healed, err := Copy(ctx, h.copyConfig(&source, sel), func(Copied) {})
 	h.samples.Add(float64(healed.Samples))
-	if err != nil {
-		return err
+	if err == nil {
+		level.Info(logger).Log("msg", "samples that a sender had not sent are written", "samples", healed.Samples)
 	}
-	level.Info(h.cfg.Logger).Log(append([]any{"msg", "samples that a sender had not sent are written", "samples", healed.Samples, "parts_that_differ", healed.Different}, span...)...)
-	if healed.Different > 0 {
-		h.failures.Inc()
-	}
-	return nil
+	return healed, err
 }
 
 func (h *Healer) copyConfig(source *RemoteRead, sel Selection) CopyConfig {
@@ -200,5 +200,3 @@ func (h *Healer) copyConfig(source *RemoteRead, sel Selection) CopyConfig {
 		},
 	}
 }
-
-func rfc3339(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

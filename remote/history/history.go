@@ -10,6 +10,8 @@
 //	Joined        whole series of remote read               joined.go
 //	VictoriaMetrics  its export of JSON lines               victoria.go
 //	Copy          what a target lacks of a source           copy.go
+//	Healer        what a sender has not sent                healer.go
+//	Exemplars     which the others leave out                exemplars.go
 //	Server        how a server is asked                     server.go
 //	Store         the target in this process                store.go
 //	Client        a running adapter as a target             client.go

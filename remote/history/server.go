@@ -2,7 +2,6 @@ package history
 
 import (
 	"net/http"
-	"net/url"
 	"time"
 
 	configutil "github.com/prometheus/common/config"
@@ -47,13 +46,4 @@ func (h withHeaders) CloseIdleConnections() {
 	if c, ok := h.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
-}
-
-// Redacted returns the URL without a password, for messages.
-func (s Server) Redacted() string {
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		return "a URL that cannot be read"
-	}
-	return u.Redacted()
 }

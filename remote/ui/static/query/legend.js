@@ -14,6 +14,7 @@ export function legendOf(lines, { shared, text, compared, isShown, onIsolate, on
   const statistics = ["last", "min", "max", "avg", ...(compared ? ["thenAvg"] : [])];
   for (const line of lines) {
     line.cells = Object.fromEntries(["under", "change", ...statistics].map((name) => [name, element("span", {})]));
+    line.cells.change.title = "Of the averages over the times at which both have a value";
     line.box = element("input", { type: "checkbox", "aria-label": `Show ${line.name}`, onchange: () => onToggle(line) });
     line.button = element("button", { type: "button", class: "line", title: "Show only this line; Ctrl+click hides or shows it",
       onclick: ({ ctrlKey, metaKey }) => (ctrlKey || metaKey ? onToggle : onIsolate)(line) },
@@ -40,7 +41,6 @@ export function legendOf(lines, { shared, text, compared, isShown, onIsolate, on
       line.cells[name].title = String(line[name] ?? "");
     }
     line.cells.change.textContent = changeText(line.both.now, line.both.then);
-    line.cells.change.title = "Of the averages over the times at which both have a value";
     line.box.checked = isShown(line);
     line.button.classList.toggle("hidden-line", !isShown(line));
   });

@@ -76,10 +76,17 @@ function findWhileTyping(names, list, signal, navigate) {
   field.oninput = () => {
     clearTimeout(pause);
     pause = setTimeout(async () => {
-      if (!signal.aborted) {
-        navigate({ search: field.value }, { again: false });
-        names.append(...await orMessage(list(), signal));
+      if (signal.aborted) {
+        return;
+      }
+      navigate({ search: field.value }, { again: false });
+      try {
+        await list();
         announce(names.querySelector(".facts")?.textContent ?? "");
+      } catch (error) {
+        if (!signal.aborted) {
+          names.replaceChildren(message("error", error.message));
+        }
       }
     }, typingPause);
   };

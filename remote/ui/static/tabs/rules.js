@@ -28,7 +28,7 @@ export async function show(state, result, signal) {
     facts.textContent = [many(data.groups.length, "group"), many(rules.length, "rule"), `${count(failing.length)} failing`,
       ...["firing", "pending"].map((kind) => `${count(alerts.filter((alert) => alert.state === kind).length)} ${kind}`)].join(", ");
     const isUnsent = activeAlertmanagers.length === 0 && rules.some(({ type }) => type === "alerting");
-    unsent.replaceChildren(...(isUnsent ? ["These alerts are sent to nobody: no Alertmanager is given, see ", element("code", {}, "--alertmanager.url"), "."] : []));
+    unsent.replaceChildren(...(isUnsent ? ["No Alertmanager gets these alerts. ", element("code", {}, "--alertmanager.url"), " names one."] : []));
     retell(failures, failing.slice(0, 5).map((rule) => message("warning", `${rule.name} fails: ${rule.lastError}`)));
     active.paint(alertColumns, alerts.filter((alert) => matches(state, alert.rule)).sort((a, b) => (a.state < b.state ? -1 : a.state > b.state)));
     all.paint(ruleColumns(), rules.filter((rule) => matches(state, rule)));
