@@ -360,7 +360,7 @@ func writeRules(t *testing.T, text string) string {
 func TestGaps(t *testing.T) {
 	const hours = 5
 	// Each rule begins with the first sample.
-	file := writeRules(t, strings.ReplaceAll(ruleFile, "- name: ", "- # begin: "+time.UnixMilli(begin).UTC().Format(time.RFC3339)+"\n  name: "))
+	file := writeRules(t, strings.ReplaceAll(ruleFile, "- name: ", "- # begin: "+time.UnixMilli(begin).UTC().Format(time.RFC3339Nano)+"\n  name: "))
 	want := newWorld(t, file)
 	want.fill(hours, 0)
 	end := begin + hours*60*minute
