@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -135,6 +136,9 @@ func (b *Blocks) Units(ctx context.Context, rolled int64) (units []Unit, damaged
 	}
 	byStart := make(map[int64][]*block)
 	for _, found := range b.all {
+		if err := found.onlySamples(rolled); err != nil {
+			damaged = append(damaged, err)
+		}
 		starts, err := b.starts(ctx, g, found)
 		if err != nil {
 			damaged = append(damaged, err)
@@ -164,6 +168,9 @@ func (b *Blocks) Units(ctx context.Context, rolled int64) (units []Unit, damaged
 // starts returns where the units begin that a block may have samples of.
 func (b *Blocks) starts(ctx context.Context, g grid, of *block) (starts []int64, err error) {
 	first, last := max(of.meta.MinTime, b.sel.Mint), min(of.meta.MaxTime-1, b.sel.Maxt)
+	if of.span() > 0 {
+		first, last = max(first, 1), min(last, g.rolled)
+	}
 	if uint64(of.meta.MaxTime-of.meta.MinTime) > uint64(maxPlainSpan) { // the difference may be more than an int64 holds
 		return b.occupied(ctx, g, of)
 	}
@@ -247,8 +254,8 @@ func readBlock(dir string) (*block, error) {
 		return nil, fmt.Errorf("%s has a damaged meta.json: %w", dir, err)
 	case m.Version != 1:
 		return nil, fmt.Errorf("%s has format %d, this program knows 1", dir, m.Version)
-	case m.Thanos.Downsample.Resolution > 0:
-		return nil, &LeftOut{fmt.Errorf("%s is downsampled by Thanos, so it has no samples: import the blocks that it was made of", dir)}
+	case b.span() != 0 && !isThanosSpan(b.span()):
+		return nil, fmt.Errorf("%s is downsampled to %s, which is no resolution of this program", dir, time.Duration(b.span())*time.Millisecond)
 	case m.MaxTime > maxBlockTime:
 		return nil, fmt.Errorf("%s has a damaged meta.json: its end, %d, is no time in milliseconds", dir, m.MaxTime)
 	case m.MinTime >= m.MaxTime:
@@ -292,7 +299,7 @@ func (b *Blocks) openBlock(ctx context.Context, of *block) (openBlock, error) {
 
 // openWhole opens a block whose index is whole.
 func openWhole(ctx context.Context, of *block, sel Selection) (openBlock, error) {
-	opened, err := tsdb.OpenBlock(slog.New(slog.DiscardHandler), of.dir, nil, nil)
+	opened, err := tsdb.OpenBlock(slog.New(slog.DiscardHandler), of.dir, of.pool(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -323,10 +330,8 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 	// Blocks with other external labels have other series.
 	groups := make(map[string][]storage.ChunkSeriesSet)
 	external := make(map[string]labels.Labels)
-	for _, of := range b.all {
-		if of.meta.MinTime >= u.Limit || of.meta.MaxTime <= u.Start {
-			continue
-		}
+	merge := make(map[string]storage.VerticalChunkSeriesMergeFunc)
+	for _, of := range b.in(u) {
 		opened, err := b.openBlock(ctx, of)
 		if errors.As(err, new(*Temporary)) {
 			return nil, errors.Join(err, r.Close())
@@ -343,7 +348,10 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 		if of.lost != nil {
 			r.Damaged = append(r.Damaged, of.lost)
 		}
-		external[of.key] = of.external
+		external[of.key], merge[of.key] = of.external, mergeSamples
+		if of.span() > 0 {
+			merge[of.key] = storage.NewConcatenatingChunkSeriesMerger()
+		}
 		hints := &storage.SelectHints{Start: u.Start, End: u.Limit - 1, DisableTrimming: true}
 		for _, ms := range b.sel.selectors() {
 			ms, ok := withoutExternal(ms, of.external)
@@ -359,11 +367,25 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 	}
 	all := &chain{}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		all.sets = append(all.sets, mergeSets(groups[key]))
+		all.sets = append(all.sets, mergeSets(groups[key], merge[key]))
 		all.external = append(all.external, external[key])
 	}
 	r.ChunkSeriesSet = all
 	return r, nil
+}
+
+// in returns the blocks that a unit is read from.
+func (b *Blocks) in(u Unit) (of []*block) {
+	byKey := make(map[string][]*block)
+	for _, found := range b.all {
+		if found.meta.MinTime < u.Limit && found.meta.MaxTime > u.Start && (u.Rolled || found.span() == 0) {
+			byKey[found.key] = append(byKey[found.key], found)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		of = append(of, chosen(byKey[key], u.Start, u.Limit)...)
+	}
+	return of
 }
 
 // Close implements Source.
@@ -399,12 +421,15 @@ func withoutExternal(ms []*labels.Matcher, external labels.Labels) (rest []*labe
 	return rest, true
 }
 
+// mergeSamples merges the chunks of a series that several sets have, so that each sample is there once.
+var mergeSamples = storage.NewCompactingChunkSeriesMerger(storage.ChainedSeriesMerge)
+
 // mergeSets returns the series of sets, each once.
-func mergeSets(sets []storage.ChunkSeriesSet) storage.ChunkSeriesSet {
+func mergeSets(sets []storage.ChunkSeriesSet, merge storage.VerticalChunkSeriesMergeFunc) storage.ChunkSeriesSet {
 	if len(sets) == 1 {
 		return sets[0]
 	}
-	return storage.NewMergeChunkSeriesSet(sets, 0, storage.NewCompactingChunkSeriesMerger(storage.ChainedSeriesMerge))
+	return storage.NewMergeChunkSeriesSet(sets, 0, merge)
 }
 
 // A chain is one set after the other, each with its external labels.

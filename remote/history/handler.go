@@ -177,7 +177,7 @@ func seriesOf(s *prompb.ChunkedSeries) (storage.ChunkSeries, error) {
 	b.Sort()
 	metas := make([]chunks.Meta, len(s.Chunks))
 	for i, c := range s.Chunks {
-		decoded, err := chunkenc.FromData(chunkenc.Encoding(c.Type), c.Data)
+		decoded, err := chunkOf(chunkenc.Encoding(c.Type), c.Data)
 		if err != nil {
 			return nil, fmt.Errorf("series %s: %w", b.Labels(), err)
 		}

@@ -74,5 +74,5 @@ func (r *RemoteRead) Open(ctx context.Context, u Unit) (*Reading, error) {
 		}
 		sets = append(sets, temporarySet{Joined(storage.NewSeriesSetToChunkSet(set))})
 	}
-	return &Reading{ChunkSeriesSet: mergeSets(sets), Close: func() error { cancel(); return nil }}, nil
+	return &Reading{ChunkSeriesSet: mergeSets(sets, mergeSamples), Close: func() error { cancel(); return nil }}, nil
 }

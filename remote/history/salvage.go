@@ -37,7 +37,7 @@ func salvage(of *block, damage error) (s *salvaged, lost error, err error) {
 	if s.index, err = openSalvaged(filepath.Join(of.dir, "index")); err != nil {
 		return nil, nil, errors.Join(damage, err)
 	}
-	if s.chunks, err = chunks.NewDirReader(filepath.Join(of.dir, "chunks"), nil); err == nil {
+	if s.chunks, err = chunks.NewDirReader(filepath.Join(of.dir, "chunks"), of.pool()); err == nil {
 		s.tombstones, _, err = tombstones.ReadTombstones(of.dir)
 	}
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
@@ -72,7 +74,7 @@ func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	w.it = s.Iterator(w.it)
 	var damage error
 	add := func(c chunks.Meta) error {
-		err := temporary(to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit))
+		err := temporary(w.append(ctx, to, c))
 		if errors.Is(err, backfill.ErrSamples) {
 			damage, err = err, nil
 		}
@@ -88,6 +90,7 @@ func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	}
 	failed := w.it.Err()
 	if failed == nil {
+		slices.SortStableFunc(read, func(a, b chunks.Meta) int { return cmp.Compare(a.MinTime, b.MinTime) })
 		for _, c := range read {
 			if err := add(c); err != nil {
 				return err
@@ -104,4 +107,21 @@ func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 		damage = &DamageError{damage}
 	}
 	return damage
+}
+
+// append appends what a chunk has of the unit.
+func (w *storeWriter) append(ctx context.Context, to *backfill.Series, c chunks.Meta) error {
+	aggregates, ok := c.Chunk.(*aggregateChunk)
+	if !ok {
+		return to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit)
+	}
+	all, err := aggregates.aggregates()
+	if errors.Is(err, errHistograms) {
+		to.LeaveOut(all, w.unit.Start, w.unit.Limit)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", backfill.ErrSamples, err)
+	}
+	return to.AppendAggregates(ctx, aggregates.resolution(), all, w.unit.Start, w.unit.Limit)
 }

@@ -451,6 +451,9 @@ func TestRun(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
 	<-notified
+	for w.samples("r") == "" { // alerts are sent before it is stored
+		time.Sleep(10 * time.Millisecond)
+	}
 	if err := os.WriteFile(file, []byte(strings.Replace(text, "record: r,", "record: s,", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}

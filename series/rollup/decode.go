@@ -70,6 +70,8 @@ type Points struct {
 	Holes [][2]int64
 	// Edges are where no window may begin, in order of time: those in which one does.
 	Edges []Edge
+	// IsEstimated says that there are buckets of an AggregateEncoder, whose samples are estimates.
+	IsEstimated bool
 
 	windows Windows
 	// before is the value of the last sample, or histogramBefore the sample, and hasBefore says that there is one.
@@ -228,6 +230,9 @@ func (w Want) missing() (flags int64) {
 	if w&Sums != 0 {
 		flags |= flagNoSum
 	}
+	if w&Counts != 0 {
+		flags |= flagNoCounts
+	}
 	return flags
 }
 
@@ -329,6 +334,7 @@ func (p *Points) addBucket(b *decoded) {
 	if e := b.edge(); p.windows.beginIn(e) {
 		p.Edges = append(p.Edges, e)
 	}
+	p.IsEstimated = p.IsEstimated || b.isEstimated
 	// What is not kept counts for the first sample from which on all are: a window may begin after that, and not between.
 	known := b.firstKnown()
 	if len(b.histograms) == 0 && len(p.Histograms) == 0 && p.Want&(Sums|Counts) == 0 {

@@ -63,6 +63,7 @@ type decoded struct {
 	marker int64
 	// markerValue is the marker if the others are histograms.
 	markerValue cell.Value
+	isEstimated bool
 }
 
 func corrupt(format string, args ...any) error {
@@ -320,7 +321,7 @@ func (d *decoder) next(withTail bool) (*decoded, error) {
 		histograms = d.histogramsOf(d.at[columnNumber])
 	}
 	start := d.day + d.int(columnNumber)*d.resolution.Span()
-	*b = decoded{start: start, end: start + d.resolution.Span(), flags: d.int(columnFlags), times: b.times[:0], values: b.values[:0], histograms: b.histograms[:0], tail: b.tail[:0]}
+	*b = decoded{start: start, end: start + d.resolution.Span(), flags: d.int(columnFlags), isEstimated: d.kind == kindAggregates, times: b.times[:0], values: b.values[:0], histograms: b.histograms[:0], tail: b.tail[:0]}
 	kept := d.int(columnKept)
 	b.samples = int32(d.int(columnSamples))
 	if d.isHistograms {

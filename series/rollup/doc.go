@@ -34,11 +34,12 @@
 //	3  buckets of histograms, below
 //	4  buckets of floats, with edges
 //	5  buckets of histograms, with edges
+//	6  buckets of floats of which another system kept aggregates, see AggregateEncoder
 //
 // Kinds 1 and 3 are no longer written, and made again when their day is, where its samples are there. Where samples are there, versions that do not know a kind read them; where they are gone, their queries
 // fail.
 //
-// Kind 4 has flags, a class, a number and 18 columns, kind 1 the same without the class and the last four columns:
+// Kind 4 has flags, a class, a number and 18 columns, kinds 1 and 6 the same without the class and the last four columns:
 //
 //	flags    1 byte: those of all buckets, each that is set in any
 //	class    1 byte: the least of column 14, or 15 if that is empty
@@ -49,7 +50,7 @@
 //
 //	 0  number of the bucket, ascending
 //	 1  flags of the bucket: 1 if a marker ends it, 2 if resets are not kept, 4 if the sum is not kept, 8 if it lost
-//	    all that it kept to a deletion of a part of its samples
+//	    all that it kept to a deletion of a part of its samples, 16 if changes and resets are not counted
 //	 2  how many samples it has
 //	 3  how many samples it keeps between the first and the last
 //	    of buckets with a sample:
@@ -84,6 +85,12 @@
 //
 // Where its resets are kept, a bucket of an hour of floats keeps the last five samples of its last 60 seconds: those that it does not keep anyway are its tail. It has
 // no tail where all that it keeps would then tell of other resets, or another least or greatest value, than its samples do, as NaNs between them can.
+//
+// # Aggregates
+//
+// Of a day of which another system only kept aggregates, as Thanos does in downsampled blocks, the number of samples, their sum, the least and the
+// greatest one of a bucket are true. What it keeps as samples has these two values, and rises by as much as the counter did; the times, and of series that
+// are no counters the first and the last value, are estimates. How often values change is not known.
 //
 // # Histograms
 //

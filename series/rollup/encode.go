@@ -19,15 +19,16 @@ const (
 	kindHistograms     = 3
 	kindFloatEdges     = 4
 	kindHistogramEdges = 5
+	kindAggregates     = 6
 )
 
 // columnsOf are the columns of each kind that has buckets, in their order. They are part of the stored format.
-var columnsOf = func() (of [kindHistogramEdges + 1][]int) {
+var columnsOf = func() (of [kindAggregates + 1][]int) {
 	var buckets []int
 	for i := columnNumber; i <= columnMarker; i++ {
 		buckets = append(buckets, i)
 	}
-	of[kindFloats] = buckets
+	of[kindFloats], of[kindAggregates] = buckets, buckets
 	of[kindHistograms] = append(slices.Clone(buckets), columnChunks)
 	of[kindFloatEdges] = append(slices.Clone(buckets), columnKnown, columnTail, columnTailTime, columnTailValue)
 	of[kindHistogramEdges] = append(slices.Clone(buckets), columnKnown, columnChunks)
@@ -74,8 +75,9 @@ const (
 	flagNoResets = 2
 	flagNoSum    = 4
 	// flagRemoved says that a part of the samples is deleted, and so all that the bucket kept. A finer bucket may have the others.
-	flagRemoved = 8
-	allFlags    = flagMarker | flagNoResets | flagNoSum | flagRemoved
+	flagRemoved  = 8
+	flagNoCounts = 16
+	allFlags     = flagMarker | flagNoResets | flagNoSum | flagRemoved | flagNoCounts
 )
 
 // What the column of the values of tails has. It is part of the stored format.
@@ -187,6 +189,20 @@ func (e *Encoder) addBucket(r Resolution, day, start int64, ts []int64, vs []flo
 	if !hasResets {
 		flags |= flagNoResets
 	}
+	if e.addKept(r, day, start, flags, &b, ts, vs); b.samples < 2 {
+		return
+	}
+	e.tail = e.tail[:0]
+	if hasResets && table[r].hasTail {
+		e.chooseTail(&b, ts, vs, end)
+	}
+	e.addTail(ts, vs)
+	e.int(columnKnown, e.known(&b, ts, vs, end))
+}
+
+// addKept adds the columns of a bucket that keeps the samples at kept, but those of its marker and of edges.
+func (e *Encoder) addKept(r Resolution, day, start, flags int64, b *bucket, ts []int64, vs []float64) {
+	end := start + r.Span()
 	e.int(columnNumber, (start-day)/r.Span())
 	e.int(columnFlags, flags)
 	e.int(columnSamples, int64(b.samples))
@@ -208,12 +224,6 @@ func (e *Encoder) addBucket(r Resolution, day, start int64, ts []int64, vs []flo
 		e.int(columnBetweenTime, ts[e.kept[i]]-ts[e.kept[i-1]])
 		e.float(columnBetween, vs[e.kept[i]])
 	}
-	e.tail = e.tail[:0]
-	if hasResets && table[r].hasTail {
-		e.chooseTail(&b, ts, vs, end)
-	}
-	e.addTail(ts, vs)
-	e.int(columnKnown, e.known(&b, ts, vs, end))
 }
 
 // chooseTail makes tail the positions of what a bucket of several samples keeps at its end beside the others, the last one first. It keeps none if all together

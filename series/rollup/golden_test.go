@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ var (
 
 // TestGolden pins the bytes of cells of each resolution, which has a directory of golden files. The input of a case is one of golden.Samples, and its output
 // are the bytes of the cell, column by column. A last line "without" has the times whose buckets are removed of it. If it begins with a line of histograms and their kind, the
-// values are those that name a histogram.
+// values are those that name a histogram. After a line of aggregates and their span the cell is that of aggregates of the samples.
 func TestGolden(t *testing.T) {
 	for _, r := range rollup.Downsampled {
 		t.Run(r.String(), func(t *testing.T) {
@@ -45,13 +46,21 @@ func goldenCell(t *testing.T, r rollup.Resolution, input string) string {
 		kind, _, _ = strings.Cut(kind, "\n")
 		cell, more = encodeHistograms(t, r, rollup.DayOf(ts[0]), namedHistograms(t, kind, ts, vs)), histogramColumns
 	}
+	head := 3
+	if _, text, ok := strings.Cut(input, "\naggregates "); ok {
+		cell, more, head = encodeAggregates(t, r, ts, vs, text), nil, 2
+	}
 	if isRemoved {
 		cell = without(t, cell, r, rollup.DayOf(ts[0]), removed)
 	}
 	var out strings.Builder
-	buckets, n := binary.Uvarint(cell[3:])
-	fmt.Fprintf(&out, "kind %02x, flags %02x, known %02x, %d buckets: % x\n", cell[0], cell[1], cell[2], buckets, cell[3:3+n])
-	rest := cell[3+n:]
+	buckets, n := binary.Uvarint(cell[head:])
+	fmt.Fprintf(&out, "kind %02x, flags %02x, ", cell[0], cell[1])
+	if head > 2 {
+		fmt.Fprintf(&out, "known %02x, ", cell[2])
+	}
+	fmt.Fprintf(&out, "%d buckets: % x\n", buckets, cell[head:head+n])
+	rest := cell[head+n:]
 	for _, name := range append(columnNames[:len(columnNames):len(columnNames)], more...) {
 		size, n := binary.Uvarint(rest)
 		fmt.Fprintf(&out, "  %-20s  % x", name, rest[:n])
@@ -65,6 +74,24 @@ func goldenCell(t *testing.T, r rollup.Resolution, input string) string {
 		t.Errorf("% x is left", rest)
 	}
 	return out.String()
+}
+
+// encodeAggregates returns the cell of aggregates of spans, in milliseconds.
+func encodeAggregates(t *testing.T, r rollup.Resolution, ts []int64, vs []float64, text string) []byte {
+	t.Helper()
+	text, _, _ = strings.Cut(text, "\n")
+	span, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e rollup.AggregateEncoder
+	e.Begin(rollup.DayOf(ts[0]))
+	for _, a := range aggregatesOf(ts, vs, span, 0) {
+		if !e.Add(a) {
+			t.Fatalf("%v is not added", a)
+		}
+	}
+	return e.Append(nil, r)
 }
 
 // without returns a cell without the buckets of the times that a text has, as start and limit.

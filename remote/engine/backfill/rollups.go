@@ -23,6 +23,9 @@ type Rollups struct {
 // A rolledDay is the samples of a day of a series, in one row.
 type rolledDay struct {
 	encoder rollup.DayEncoder
+	// aggregates has them if only aggregates are there, of buckets of finest and coarser ones.
+	aggregates *rollup.AggregateEncoder
+	finest     rollup.Resolution
 	// histograms are among the samples.
 	samples, histograms int64
 	first, last         int64
@@ -52,6 +55,57 @@ func (d *rolledDay) add(t int64, v cell.Value) error {
 	return d.encoder.Add(t, v)
 }
 
+// AppendAggregates adds what another system keeps of the buckets of a resolution, in order of time: of those that end in [start, limit), in milliseconds.
+// The others only tell from what a counter rises. It needs Config.Rollups, and a series has either aggregates or samples. The errors are those of Append.
+func (s *Series) AppendAggregates(ctx context.Context, finest rollup.Resolution, all []rollup.Aggregate, start, limit int64) error {
+	d := &s.rolled
+	if d.aggregates == nil {
+		d.aggregates, d.finest = new(rollup.AggregateEncoder), finest
+		d.aggregates.Begin(rollup.DayOf(max(start, 1)))
+	}
+	for _, a := range all {
+		isWanted := a.To >= start && a.To < limit
+		if from, until := s.bounded([]int64{a.To}); !isWanted || from == until {
+			d.aggregates.Add(a)
+			continue
+		}
+		if err := s.begin(ctx, a.To); err != nil {
+			return err
+		}
+		if d.samples == 0 {
+			d.aggregates.Begin(rollup.DayOf(a.To))
+			d.first = a.To
+		}
+		if !d.aggregates.Add(a) {
+			continue // chunks overlap: the first one is taken
+		}
+		d.samples += a.Samples
+		d.last = a.To
+		s.w.counts.Samples += a.Samples
+	}
+	return nil
+}
+
+// LeaveOut counts the samples of aggregates that end in [start, limit) as ones that rollups do not tell.
+func (s *Series) LeaveOut(all []rollup.Aggregate, start, limit int64) {
+	for _, a := range all {
+		if a.To >= start && a.To < limit {
+			s.w.counts.Old += a.Samples
+		}
+	}
+}
+
+// append appends the cell at a resolution.
+func (d *rolledDay) append(dst []byte, r rollup.Resolution) ([]byte, error) {
+	switch {
+	case d.aggregates == nil:
+		return d.encoder.Append(dst, r)
+	case r < d.finest:
+		return rollup.AppendSamples(dst), nil // which are not there: a coarser one tells more
+	}
+	return d.aggregates.Append(dst, r), nil
+}
+
 // addRollups adds the rollups of the open day.
 func (s *Series) addRollups() error {
 	w, d := s.w, &s.rolled
@@ -65,7 +119,7 @@ func (s *Series) addRollups() error {
 		kept = true
 		at := len(w.space)
 		var err error
-		if w.space, err = d.encoder.Append(w.space, r); err != nil {
+		if w.space, err = d.append(w.space, r); err != nil {
 			return fmt.Errorf("%w: series %s: rollup from %d: %v", ErrSamples, s.labels, d.first, err)
 		}
 		s.addOp(d.first, d.last, bucketstore.Op{
@@ -76,7 +130,7 @@ func (s *Series) addRollups() error {
 	if kept {
 		s.addEntry(d.last) // a day may lie in two periods
 	}
-	if kept && !d.encoder.IsOfSamples() {
+	if kept && (d.aggregates != nil || !d.encoder.IsOfSamples()) {
 		w.counts.Rolled += d.samples
 	} else {
 		w.counts.Samples -= d.samples

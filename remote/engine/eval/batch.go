@@ -242,7 +242,7 @@ func (p *part) forBatch() part {
 
 // addEvaluated adds what a copy has counted and noted. Its warnings are added before, in the order of series.
 func (p *part) addEvaluated(c *part) {
-	p.isWide, p.isUnknown = p.isWide || c.isWide, p.isUnknown || c.isUnknown
+	p.isWide, p.isUnknown, p.isEstimated = p.isWide || c.isWide, p.isUnknown || c.isUnknown, p.isEstimated || c.isEstimated
 	for i := range c.counts.total {
 		p.counts.add(i, int(c.counts.total[i]), int(c.counts.read[i]))
 		if p.absent != nil {

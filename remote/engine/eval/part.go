@@ -64,9 +64,9 @@ type part struct {
 
 	// want is what is asked of buckets, and known what they tell of a series. isWide says that a window was widened to buckets, isUnknown
 	// that buckets did not tell the value of one.
-	want              rollup.Want
-	known             rollup.Points
-	isWide, isUnknown bool
+	want                           rollup.Want
+	known                          rollup.Points
+	isWide, isUnknown, isEstimated bool
 
 	warnings annotations.Annotations
 	// points, input and helper are those of a call of upstream's function.
@@ -94,7 +94,7 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 		return nil, err
 	}
 	defer querier.Close()
-	p.isWide, p.isUnknown = false, false
+	p.isWide, p.isUnknown, p.isEstimated = false, false, false
 	if p.absent != nil {
 		p.absent.begin(p.grid.count)
 	}

@@ -93,6 +93,18 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 	return b
 }
 
+// isOfAggregates says whether the value follows from how many samples there are, their sum, the least and the greatest one.
+func (p *part) isOfAggregates() bool {
+	if p.call == nil {
+		return p.absent != nil
+	}
+	switch p.call.Func.Name {
+	case "count_over_time", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "present_over_time":
+		return true
+	}
+	return p.absent != nil
+}
+
 // windows returns the samples that the part needs, or nil if it has no step.
 func (p *part) windows() *Buckets {
 	if p.grid.count == 0 {
@@ -111,6 +123,7 @@ func (p *part) pointsColumn(s rollup.PointSeries, out *column) (held int, err er
 	if err := s.AppendPoints(&p.known); err != nil {
 		return 0, err
 	}
+	p.isEstimated = p.isEstimated || p.known.IsEstimated && !p.isOfAggregates()
 	if len(p.known.Histograms) == 0 {
 		p.eachWindow(s.Plan(), p.pointsFunc(), p.counts.addWindow, out)
 		return 0, nil
@@ -260,6 +273,9 @@ func (p *part) warnOfBuckets() {
 	}
 	if p.isWide {
 		p.warnings.Add(fmt.Errorf("%w: the samples of a part of the time are no longer kept, so windows of %q are widened there to whole 5m or 1h rollups", annotations.PromQLWarning, of))
+	}
+	if p.isEstimated {
+		p.warnings.Add(fmt.Errorf("%w: a part of the time comes from downsampled blocks, which do not tell when samples were, nor the first and last one of a gauge: %q is an estimate there", annotations.PromQLWarning, of))
 	}
 	if p.isUnknown {
 		p.warnings.Add(fmt.Errorf("%w: the samples of a part of the time are no longer kept, and rollups do not tell %q there, so it has no value", annotations.PromQLWarning, of))
