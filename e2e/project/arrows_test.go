@@ -134,7 +134,7 @@ func (p goPackage) testImports() []string { return slices.Concat(p.TestImports, 
 func listPackages(t testing.TB) []goPackage {
 	t.Helper()
 	var all []byte
-	for _, dir := range []string{".", "e2e/bench", "e2e/otlp"} { // the modules that have packages
+	for _, dir := range []string{".", "e2e/bench", "e2e/otlp", "e2e/thanos"} { // the modules that have packages
 		out, err := harness.GoOutput(dir, "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
 		if err != nil {
 			t.Fatal(err)
