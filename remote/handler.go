@@ -90,6 +90,8 @@ type Config struct {
 	NodeSeconds func(rows, indexRows, bytes int64) float64
 	// History returns what takes samples of earlier times for a request, by its context. Nil turns that off.
 	History func(ctx context.Context) (*history.Store, error)
+	// Transfers has the imports of others. It may be nil, but not if History is set.
+	Transfers *history.Transfers
 	// CurrentLookback is how old the current sample of a series may be to be
 	// federated.
 	CurrentLookback time.Duration // 5m
@@ -135,6 +137,9 @@ type backend interface {
 //	GET       /federate                the current samples
 //	GET POST  /api/v1/explain          what a selector or an expression reads
 //	GET PUT POST  /api/v1/admin/import  history, if Config.History is set
+//	GET           /api/v1/status/transfers      how far imports, copies and heals are
+//	PUT           /api/v1/admin/transfers       takes how far one is, if Config.History is set
+//	DELETE        /api/v1/admin/transfers/{id}  stops one
 //
 // and nothing else. It is safe for concurrent use.
 type Handler struct {
@@ -157,11 +162,14 @@ func ReadPatterns() []string {
 }
 
 // QueryPatterns returns what a Handler serves beside to clients of Prometheus' HTTP API.
-func QueryPatterns() []string { return []string{"GET " + explainPath, "POST " + explainPath} }
+func QueryPatterns() []string {
+	return []string{"GET " + explainPath, "POST " + explainPath, "GET " + history.TransferListPath}
+}
 
 // AdminPatterns returns what a Handler serves to operators, if Config.History is set.
 func AdminPatterns() []string {
-	return []string{"GET " + history.Path, "PUT " + history.Path, "POST " + history.Path}
+	return []string{"GET " + history.Path, "PUT " + history.Path, "POST " + history.Path,
+		"PUT " + history.TransfersPath, "DELETE " + history.TransfersPath + "/{id}"}
 }
 
 const explainPath = "/api/v1/explain"
@@ -212,8 +220,12 @@ func New(cfg Config) *Handler {
 	h.mux.Handle("/read", remoteRead)
 	h.mux.Handle("/federate", m.Instrument("federate", federation, http.MethodGet))
 	h.mux.Handle(explainPath, m.Instrument("explain", explanation, http.MethodGet, http.MethodPost))
+	transfers := history.NewTransfersHandler(cfg.Transfers, e)
+	h.mux.Handle(history.TransferListPath, m.Instrument("transfers", transfers, http.MethodGet))
 	if cfg.History != nil {
 		h.mux.Handle(history.Path, m.Instrument("import", history.NewHandler(cfg.History, e), http.MethodGet, http.MethodPut, http.MethodPost))
+		h.mux.Handle(history.TransfersPath, m.Instrument("report_transfer", transfers, http.MethodPut))
+		h.mux.Handle(history.TransfersPath+"/{id}", m.Instrument("stop_transfer", transfers, http.MethodDelete))
 	}
 	return h
 }

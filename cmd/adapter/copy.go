@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -94,7 +95,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 		return err
 	}
 	report := newReporter(logger)
-	copied, err := history.Copy(ctx, history.CopyConfig{
+	cfg := history.CopyConfig{
 		Source: source, Selection: sel, Target: target, Same: same(sel, export.Paced(from, v.perSecond), to), Logger: logger,
 		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
 			return readUnit(ctx, to, sel, u)
@@ -110,7 +111,8 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 			return source, nil
 		},
 		Workers: v.concurrency, SamplesPerSecond: v.perSecond, ID: history.Digest(append([]string{commandCopy, v.from, v.start, v.end}, v.matches...)...),
-	}, report.copied)
+	}
+	copied, err := copyReported(ctx, cfg, history.Transfer{Kind: commandCopy, Source: withoutPassword(v.from)}, report)
 	if err != nil {
 		return fmt.Errorf("copy: %w; the same command goes on", err)
 	}
@@ -119,6 +121,21 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 		return fmt.Errorf("%d of %d parts differ; adapter digest --by-series, for both, says where", copied.Different, copied.Units)
 	}
 	return nil
+}
+
+// copyReported copies, and says how far it is.
+func copyReported(ctx context.Context, cfg history.CopyConfig, t history.Transfer, report *reporter) (copied history.Copied, err error) {
+	var now atomic.Pointer[history.Copied]
+	now.Store(new(history.Copied))
+	err = reported(ctx, cfg.Target, t, func(t *history.Transfer) { now.Load().Show(t) }, func(ctx context.Context) (err error) {
+		copied, err = history.Copy(ctx, cfg, func(c history.Copied) {
+			now.Store(&c)
+			report.copied(c)
+		})
+		now.Store(&copied)
+		return err
+	})
+	return copied, err
 }
 
 // readURL returns the URL of the remote read of an adapter.

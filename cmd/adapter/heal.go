@@ -145,7 +145,7 @@ func healStore(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return nil
 	}
 	report := newReporter(logger)
-	healed, err := history.Copy(ctx, cfg, report.copied)
+	healed, err := copyReported(ctx, cfg, history.Transfer{Kind: commandHeal, Source: withoutPassword(h.from)}, report)
 	if err != nil {
 		return fmt.Errorf("heal: %w; the same command goes on", err)
 	}

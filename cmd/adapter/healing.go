@@ -131,6 +131,7 @@ func (a *adapter) startHealing(ctx context.Context, e engines) error {
 			Read: func(ctx context.Context, sel history.Selection, u history.Unit) (storage.ChunkSeriesSet, error) {
 				return readUnit(ctx, read, sel, u)
 			},
+			Report:  func(_ context.Context, t history.Transfer) bool { return a.transfers.Report(s.tenant, t) },
 			Missing: missingIn, Now: a.o.now, Logger: a.logger, Registerer: prometheus.WrapRegistererWith(named, a.reg),
 		})
 		if err != nil {

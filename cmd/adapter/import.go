@@ -176,7 +176,9 @@ func importSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 		Source: source, Target: target, ID: id, Again: o.imports.again, Name: o.imports.name(), Workers: o.imports.concurrency, SamplesPerSecond: o.imports.perSecond, Logger: logger,
 	})
 	began := time.Now()
-	err = watchImport(i, logger, o.out, func() error { return i.Run(ctx) })
+	err = watchImport(i, logger, o.out, func() error {
+		return reported(ctx, target, history.Transfer{Kind: commandImport, Source: o.imports.name()}, func(t *history.Transfer) { i.Progress().Show(t) }, i.Run)
+	})
 	if err != nil && ctx.Err() != nil {
 		err = errStopped
 	}
@@ -186,6 +188,15 @@ func importSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 		err = target.SetDone(ctx, id)
 	}
 	return err
+}
+
+// reported calls do, and tells the adapter that takes the samples how far it is, if that is another process, which may stop it.
+func reported(ctx context.Context, target history.Target, t history.Transfer, look func(*history.Transfer), do func(context.Context) error) error {
+	client, ok := target.(*history.Client)
+	if !ok {
+		return do(ctx)
+	}
+	return history.Reported(ctx, t, look, client.Report, do)
 }
 
 // watchImport calls do, and says how far it is.

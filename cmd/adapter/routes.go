@@ -12,6 +12,7 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/boards"
+	"github.com/promtable/promtable/remote/history"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/tenancy"
 	"github.com/promtable/promtable/remote/ui"
@@ -98,7 +99,7 @@ func (s *server) routes(h handlers) []route {
 	}
 	add(boards.WritePatterns(), route{need: write, body: maxForm, serve: s.guarded(false, h.boards)})
 	for i := range all {
-		all[i].audit = all[i].need.Role == users.Admin && !strings.HasPrefix(all[i].pattern, "GET ") && !strings.Contains(all[i].pattern, "/debug/")
+		all[i].audit = all[i].need.Role == users.Admin && !strings.HasPrefix(all[i].pattern, "GET ") && all[i].pattern != "PUT "+history.TransfersPath && !strings.Contains(all[i].pattern, "/debug/")
 	}
 	all = append(all, s.apiRoutes(api.Patterns(), route{need: read, body: maxForm, serve: h.queries})...)
 	all = append(all, s.apiRoutes(boards.Patterns(), route{need: read, serve: h.boards})...)

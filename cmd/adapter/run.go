@@ -31,6 +31,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/fleet"
+	"github.com/promtable/promtable/remote/history"
 	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/remote/jobs/drop"
@@ -128,6 +129,8 @@ type adapter struct {
 	admit func() error
 	// meta is the META table of the store.
 	meta *meta.Store
+	// transfers has the imports of other processes, and heals.
+	transfers *history.Transfers
 	// retention knows from when on samples are kept.
 	retention *retention.Retention
 	// rules know what rules cut of some series.
@@ -176,7 +179,7 @@ func newAdapter(o *options, logger log.Logger) (*adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &adapter{o: o, logger: logger, reg: prometheus.NewRegistry(), schema: schema}
+	a := &adapter{o: o, logger: logger, reg: prometheus.NewRegistry(), schema: schema, transfers: history.NewTransfers(o.now)}
 	a.reg.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -437,6 +440,7 @@ func newRemote(a *adapter, e engines, answers *api.API, slow *request.SlowLog, a
 	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
+	cfg.Transfers = a.transfers
 	if o.adminAPI {
 		cfg.History = e.history
 	}

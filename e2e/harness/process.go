@@ -183,6 +183,14 @@ func (p *Process) Wait(t testing.TB) {
 	}
 }
 
+// WaitUndone is Wait of a program that is to say with code 1 that it is not done.
+func (p *Process) WaitUndone(t testing.TB) {
+	t.Helper()
+	if code := p.wait(t); code != 1 {
+		t.Fatalf("%s ended with code %d:\n%s", p.name, code, p.Tail())
+	}
+}
+
 // Kill ends the program as kill -9 does.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
@@ -206,9 +214,7 @@ func (p *Process) Interrupt(t testing.TB) {
 func (p *Process) InterruptUndone(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGINT)
-	if code := p.wait(t); code != 1 {
-		t.Fatalf("%s ended with code %d after Ctrl-C:\n%s", p.name, code, p.Tail())
-	}
+	p.WaitUndone(t)
 }
 
 func (p *Process) end(t testing.TB, s syscall.Signal) {

@@ -38,7 +38,7 @@ const (
 
 // Client is a running adapter as a Target. A request that fails for a time is sent again.
 type Client struct {
-	url    string
+	base   string
 	client *http.Client
 	// pause replaces the pause between two attempts in tests.
 	pause func(ctx context.Context, d time.Duration) error
@@ -54,7 +54,7 @@ func NewClient(s Server) (*Client, error) {
 		// To follow most of them turns a POST into a GET, whose answer looks as if all were stored.
 		return http.ErrUseLastResponse
 	}
-	return &Client{url: strings.TrimSuffix(s.URL, "/") + Path, client: client, pause: bucketstore.Sleep}, nil
+	return &Client{base: strings.TrimSuffix(s.URL, "/"), client: client, pause: bucketstore.Sleep}, nil
 }
 
 // Close closes idle connections.
@@ -94,7 +94,7 @@ func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
 func (c *Client) do(ctx context.Context, method string, params url.Values, body []byte, result any) error {
 	wait := firstPause
 	for n := 1; ; n++ {
-		again, err := c.try(ctx, method, params, body, result)
+		again, err := c.try(ctx, method, c.base+Path, params, body, result)
 		if err == nil || !again || n == sendAttempts || ctx.Err() != nil {
 			return err
 		}
@@ -106,8 +106,8 @@ func (c *Client) do(ctx context.Context, method string, params url.Values, body 
 }
 
 // try sends a request once, and says whether to send it again.
-func (c *Client) try(ctx context.Context, method string, params url.Values, body []byte, result any) (again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.url+"?"+params.Encode(), bytes.NewReader(body))
+func (c *Client) try(ctx context.Context, method, at string, params url.Values, body []byte, result any) (again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, at+"?"+params.Encode(), bytes.NewReader(body))
 	if err != nil {
 		return false, err
 	}

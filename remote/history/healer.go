@@ -2,8 +2,10 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -33,7 +35,9 @@ type HealerConfig struct {
 	Target Target
 	Read   func(ctx context.Context, sel Selection, u Unit) (storage.ChunkSeriesSet, error)
 	// Missing returns the samples of one series in a unit at times at which another one has none, or nil. The other one may be nil.
-	Missing    func(one, other storage.ChunkSeries, u Unit) (storage.ChunkSeries, error)
+	Missing func(one, other storage.ChunkSeries, u Unit) (storage.ChunkSeries, error)
+	// Report notes how far the heal of a gap is, and says whether it is to stop, see Reported.
+	Report     func(ctx context.Context, t Transfer) (stop bool)
 	Now        func() time.Time
 	Logger     log.Logger
 	Registerer prometheus.Registerer
@@ -106,7 +110,8 @@ func (h *Healer) Heal(ctx context.Context) error {
 	}
 	var healed Copied
 	if gap <= newest {
-		if healed, err = h.bring(ctx, max(rolled+1, gap-healMargin.Milliseconds()), newest); err != nil {
+		healed, err = h.bring(ctx, max(rolled+1, gap-healMargin.Milliseconds()), newest)
+		if err != nil && !errors.Is(err, ErrStopped) {
 			return err
 		}
 	}
@@ -183,7 +188,14 @@ func (h *Healer) bring(ctx context.Context, mint, maxt int64) (Copied, error) {
 	sel := Selection{Matchers: h.cfg.Matchers, Mint: mint, Maxt: maxt}
 	source := *h.source
 	source.sel = sel
-	healed, err := Copy(ctx, h.copyConfig(&source, sel), func(Copied) {})
+	var now atomic.Pointer[Copied]
+	now.Store(new(Copied))
+	var healed Copied
+	err := Reported(ctx, Transfer{Kind: "heal", Source: h.cfg.From.URL}, func(t *Transfer) { now.Load().Show(t) }, h.cfg.Report, func(ctx context.Context) (err error) {
+		healed, err = Copy(ctx, h.copyConfig(&source, sel), func(c Copied) { now.Store(&c) })
+		now.Store(&healed)
+		return err
+	})
 	h.samples.Add(float64(healed.Samples))
 	if err == nil {
 		level.Info(logger).Log("msg", "samples that a sender had not sent are written", "samples", healed.Samples)

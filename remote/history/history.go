@@ -12,6 +12,7 @@
 //	Copy          what a target lacks of a source           copy.go
 //	Healer        what a sender has not sent                healer.go
 //	Exemplars     which the others leave out                exemplars.go
+//	Transfers     how far they are, of all processes        transfers.go
 //	Server        how a server is asked                     server.go
 //	Store         the target in this process                store.go
 //	Client        a running adapter as a target             client.go
@@ -242,6 +243,11 @@ type Progress struct {
 	TooLarge int64
 	// Damaged is how many parts of the source could not be read. They are tried again by the next import.
 	Damaged int
+}
+
+// Show sets how far a transfer is.
+func (p Progress) Show(t *Transfer) {
+	t.Parts, t.Done, t.Samples, t.Expected, t.Problems = p.Units, p.Finished, p.Read, p.Expected, p.Damaged+p.Refused
 }
 
 // New returns an import, which does nothing before Run.
@@ -512,7 +518,7 @@ func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeri
 	if err != nil && !i.addRefused(err) {
 		return false, err
 	}
-	return isWhole && err == nil, nil
+	return isWhole && err == nil, i.pace(ctx, count()) // a Client counts what it has sent
 }
 
 // count adds what was counted since before to the progress, and returns how many samples that were, and now.

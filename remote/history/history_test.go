@@ -587,7 +587,7 @@ func TestBadRequests(t *testing.T) {
 		{http.MethodPost, "start=1&limit=2", "\x05\x00\x00\x00\x00abcde"},
 		{http.MethodPut, "id=x", "no JSON"},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), bad.method, c.url+"?"+bad.params, strings.NewReader(bad.body))
+		req, err := http.NewRequestWithContext(t.Context(), bad.method, c.base+Path+"?"+bad.params, strings.NewReader(bad.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -620,22 +620,24 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestPace: a rate bounds what is read.
+// TestPace: a rate bounds what is read, also of what a Client has sent when it ends.
 func TestPace(t *testing.T) {
-	p := new(noPause)
 	s := newStore(t)
 	times := make([]int64, 1000)
 	for i := range times {
 		times[i] = start + int64(i)
 	}
-	i := New(Config{
-		Source: &listSource{list: []storage.ChunkSeries{line(t, map[string]string{"__name__": "a"}, times...)}}, Target: s, SamplesPerSecond: 0.1, pause: p.pause,
-	})
-	if err := i.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if len(p.pauses) != 1 || p.pauses[0] < 2*time.Hour || p.pauses[0] > 10_000*time.Second {
-		t.Errorf("pauses %v", p.pauses)
+	for name, target := range map[string]Target{"store": s, "client": serve(t, s, func(next http.Handler) http.Handler { return next })} {
+		p := new(noPause)
+		i := New(Config{
+			Source: &listSource{list: []storage.ChunkSeries{line(t, map[string]string{"__name__": name}, times...)}}, Target: target, ID: name, SamplesPerSecond: 0.1, pause: p.pause,
+		})
+		if err := i.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if last := len(p.pauses) - 1; last < 0 || p.pauses[last] < 2*time.Hour || p.pauses[last] > 10_000*time.Second {
+			t.Errorf("%s: pauses %v", name, p.pauses)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 // The queries that run, each with a button that cancels it, and the rules that block others.
 
 import { ask } from "../common/api.js";
+import { confirm } from "../common/dialog.js";
 import { element, message } from "../common/dom.js";
 import { count, time } from "../common/format.js";
 import { bytes, roughDuration } from "../common/quantities.js";
@@ -51,24 +52,19 @@ function clientOf({ client, user, forwardedFor, userAgent }) {
 
 // cancel asks whether a query is to be cancelled, and does so.
 function cancel(query, { paint, problems, node }) {
-  const close = () => dialog.close();
-  const confirmed = async () => {
-    close();
-    node.querySelector("h2").focus({ preventScroll: true }); // its button goes
-    try {
-      await ask(`status/active_queries/${query.id}`, {}, { method: "DELETE" });
-      problems.replaceChildren();
-      await paint();
-    } catch (err) {
-      problems.replaceChildren(message("error", err.message));
-    }
-  };
-  const dialog = element("dialog", { class: "confirm", "aria-labelledby": "confirm-title", onclose: () => dialog.remove() },
-    element("h2", { id: "confirm-title" }, "Cancel this query?"), element("pre", {}, query.query),
-    element("p", {}, `Its client, ${clientOf(query)}, is told that an operator has cancelled it.`),
-    element("div", { class: "buttons" }, element("button", { type: "button", onclick: close }, "Keep it"), element("button", { type: "button", class: "primary", onclick: confirmed }, "Cancel the query")));
-  document.body.append(dialog);
-  dialog.showModal();
+  confirm({
+    title: "Cancel this query?", subject: query.query, text: `Its client, ${clientOf(query)}, is told that an operator has cancelled it.`,
+    keep: "Keep it", go: "Cancel the query", confirmed: async () => {
+      node.querySelector("h2").focus({ preventScroll: true }); // its button goes
+      try {
+        await ask(`status/active_queries/${query.id}`, {}, { method: "DELETE" });
+        problems.replaceChildren();
+        await paint();
+      } catch (err) {
+        problems.replaceChildren(message("error", err.message));
+      }
+    },
+  });
 }
 
 // paintRules shows the rules of a file, if there is one.

@@ -11,6 +11,7 @@ import { activeQueries } from "./activequeries.js";
 import { findings, ruleMetrics, rules } from "./findings.js";
 import { atTimes, fromQuery, fromStatus, Snapshot } from "./snapshot.js";
 import { expressionOf, groups } from "./statuspanels.js";
+import { transfers } from "./transfers.js";
 
 // How often the numbers and the graphs are asked for, in milliseconds.
 const interval = 5000, graphsInterval = 30_000;
@@ -29,20 +30,20 @@ export async function show(state, result, signal) {
   await chooseInstance(first, state, signal);
   const adapter = { job: first.selfScrape.job, instance: state.instance || first.selfScrape.instance };
   const isOther = adapter.instance !== first.selfScrape.instance;
-  const queries = activeQueries(signal);
+  const queries = activeQueries(signal), imports = transfers(signal);
   let last = first, metrics;
   const update = async (status) => {
     metrics = isOther ? await storedMetrics(adapter, Date.now() / 1000, undefined, signal) : fromStatus(status.metrics);
     const rates = { now: fromStatus(status.metrics), before: fromStatus(last.metrics), seconds: seconds(last.now, status.now) };
     await showFindings(page.found, { status, adapter, now: metrics, isOther }, signal);
-    await queries.paint(status);
+    await Promise.all([queries.paint(status), imports.paint(status)]);
     if (!page.facts.contains(document.activeElement)) { // what has the focus stays
       page.facts.replaceChildren(...factsOf(status, rates));
     }
     last = status;
   };
   await update(first);
-  result.replaceChildren(page.found, queries.node, page.graphs, page.facts);
+  result.replaceChildren(page.found, queries.node, imports.node, page.graphs, page.facts);
   const hasHistory = isOther || first.selfScrape.intervalSeconds > 0;
   const drawGraphs = () => showGraphs(page.graphs, { state, adapter, metrics, every: last.selfScrape.intervalSeconds, hasHistory }, signal);
   await drawGraphs();
