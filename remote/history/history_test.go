@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/index"
@@ -585,6 +588,8 @@ func TestBadRequests(t *testing.T) {
 		{http.MethodPost, "start=1", ""},
 		{http.MethodPost, "start=1&limit=2", "no frame"},
 		{http.MethodPost, "start=1&limit=2", "\x05\x00\x00\x00\x00abcde"},
+		{http.MethodPost, "start=1&limit=2", aggregatesFrame(t)}, // of days whose samples are kept
+		{http.MethodPost, "start=1&limit=2&rolled=true", aggregatesFrame(t)[:20]},
 		{http.MethodPut, "id=x", "no JSON"},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), bad.method, c.base+Path+"?"+bad.params, strings.NewReader(bad.body))
@@ -618,6 +623,32 @@ func TestBadRequests(t *testing.T) {
 	if p, _, err := run(t, &listSource{list: []storage.ChunkSeries{good}}, s); err != nil || p.Skipped != 0 {
 		t.Errorf("after damage: %+v, %v", p, err)
 	}
+}
+
+// aggregatesFrame returns a frame with a chunk of one aggregate of five minutes.
+func aggregatesFrame(t *testing.T) string {
+	t.Helper()
+	data := binary.AppendUvarint(nil, 300_000)
+	for range numAggregates {
+		c := chunkenc.NewXORChunk()
+		app, err := c.Appender()
+		if err != nil {
+			t.Fatal(err)
+		}
+		app.Append(0, 1, 1)
+		data = append(append(binary.AppendUvarint(data, uint64(len(c.Bytes()))), byte(chunkenc.EncXOR)), c.Bytes()...)
+	}
+	frame, err := (&prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{
+		Labels: []prompb.Label{{Name: "__name__", Value: "a"}}, Chunks: []prompb.Chunk{{MinTimeMs: 1, MaxTimeMs: 1, Type: prompb.Chunk_Encoding(encodingAggregates), Data: data}},
+	}}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body bytes.Buffer
+	if _, err := remote.NewChunkedWriter(&body, noFlusher{}).Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	return body.String()
 }
 
 // TestPace: a rate bounds what is read, also of what a Client has sent when it ends.

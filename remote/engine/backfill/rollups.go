@@ -59,14 +59,19 @@ func (d *rolledDay) add(t int64, v cell.Value) error {
 // The others only tell from what a counter rises. It needs Config.Rollups, and a series has either aggregates or samples. The errors are those of Append.
 func (s *Series) AppendAggregates(ctx context.Context, finest rollup.Resolution, all []rollup.Aggregate, start, limit int64) error {
 	d := &s.rolled
+	if s.w.cfg.Rollups == nil || d.aggregates == nil && s.taken {
+		return fmt.Errorf("%w: series %s: aggregates, where samples are kept or beside samples", ErrSamples, s.labels)
+	}
 	if d.aggregates == nil {
 		d.aggregates, d.finest = new(rollup.AggregateEncoder), finest
 		d.aggregates.Begin(rollup.DayOf(max(start, 1)))
 	}
 	for _, a := range all {
-		isWanted := a.To >= start && a.To < limit
-		if from, until := s.bounded([]int64{a.To}); !isWanted || from == until {
+		if a.To < start || a.To >= limit {
 			d.aggregates.Add(a)
+			continue
+		}
+		if from, until := s.bounded([]int64{a.To}); from == until {
 			continue
 		}
 		if err := s.begin(ctx, a.To); err != nil {

@@ -58,6 +58,9 @@ func (w *Writer) Series(ls labels.Labels) (*Series, error) {
 // Append adds floats, whose times, in milliseconds, ascend and are later than all before. It keeps neither slice. The error is an ErrSamples
 // if they are not, and else that of the store or the index, after which the Writer does nothing more.
 func (s *Series) Append(ctx context.Context, times []int64, values []float64) error {
+	if s.rolled.aggregates != nil {
+		return s.besideAggregates()
+	}
 	for _, t := range times {
 		if t <= s.last {
 			return s.outOfOrder(t)
@@ -90,6 +93,9 @@ func (s *Series) Append(ctx context.Context, times []int64, values []float64) er
 
 // AppendValue adds a histogram, or a float with a start timestamp. It may keep what v refers to. The errors are those of Append.
 func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
+	if s.rolled.aggregates != nil {
+		return s.besideAggregates()
+	}
 	if t <= s.last {
 		return s.outOfOrder(t)
 	}
@@ -136,6 +142,10 @@ func isValid(v cell.Value) bool {
 		return v.Histogram.Validate() == nil
 	}
 	return v.FloatHistogram.Validate() == nil
+}
+
+func (s *Series) besideAggregates() error {
+	return fmt.Errorf("%w: series %s: samples beside aggregates", ErrSamples, s.labels)
 }
 
 func (s *Series) outOfOrder(t int64) error {
