@@ -63,6 +63,9 @@ func (o *options) checkHealing() (err error) {
 	if o.readOnly {
 		return errors.New("--heal.from is for an adapter that writes: leave it out, or --mode=read")
 	}
+	if o.engine.HA.ClusterLabel != "" {
+		return errors.New("--heal.from beside --ha.cluster-label: replicas are stored without the label that they are read with, so that nothing of them is the same; leave one of the two out")
+	}
 	if h.last < time.Minute || h.interval < time.Second {
 		return errors.New("--heal.last has to be 1m or more, and --heal.interval 1s or more")
 	}
