@@ -241,6 +241,9 @@ func (d *dumper) rollup(base int64, r rollup.Resolution, c *bucketstore.Cell) (s
 	if err := points.AppendCell(r, of, c.Value, of, of+rollup.Day); err != nil {
 		return text, err
 	}
+	if points.IsEstimated {
+		text += ", estimates of a downsampled block"
+	}
 	var all strings.Builder
 	for i, t := range points.Times {
 		fmt.Fprintf(&all, "\n         %s  %s", at(t), floatText(points.Values[i]))
