@@ -170,9 +170,9 @@ func (s *server) serve(ctx context.Context, h handlers) error {
 	<-ctx.Done()
 	s.ready.Store(false)
 	if delay := s.o.shutdownDelay; delay > 0 {
-		level.Info(s.logger).Log("msg", "not ready any more, and answering until balancers know; another signal ends that", "for", delay)
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		level.Info(s.logger).Log("msg", "not ready any more, and answering until balancers know; another signal ends that", "for", delay)
 		select {
 		case <-time.After(delay):
 		case <-again:
