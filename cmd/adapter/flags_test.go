@@ -99,7 +99,6 @@ func TestHealingFlags(t *testing.T) {
 	}{
 		{[]string{"--heal.from=http://p:9090", "--heal.match={job=\"x\"}"}, ""},
 		{[]string{"--heal.from=http://p:9090", "--mode=read", "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}, "--heal.from is for an adapter that writes"},
-		{[]string{"--heal.from=http://p:9090", "--ha.cluster-label=cluster", "--ha.replica-label=replica"}, "--heal.from beside --ha.cluster-label"},
 		{[]string{"--heal.from=p:9090"}, "--heal.from=p:9090: give a URL such as http://localhost:9090"},
 		{[]string{"--heal.from=http://u:secret@p:9090"}, "--heal.from=http://u:xxxxx@p:9090: credentials are given in --heal.http.config.file"},
 		{[]string{"--heal.from=http://p:9090", "--heal.probe=up{"}, "--heal.probe=up{: "},

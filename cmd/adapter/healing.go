@@ -63,9 +63,6 @@ func (o *options) checkHealing() (err error) {
 	if o.readOnly {
 		return errors.New("--heal.from is for an adapter that writes: leave it out, or --mode=read")
 	}
-	if o.engine.HA.ClusterLabel != "" {
-		return errors.New("--heal.from beside --ha.cluster-label: replicas are stored without the label that they are read with, so that nothing of them is the same; leave one of the two out")
-	}
 	if h.last < time.Minute || h.interval < time.Second {
 		return errors.New("--heal.last has to be 1m or more, and --heal.interval 1s or more")
 	}
@@ -133,6 +130,10 @@ func (a *adapter) startHealing(ctx context.Context, e engines) error {
 			From: s.server, Probe: h.probed, Matchers: h.selected, Last: h.last, Interval: h.interval, Target: store,
 			Read: func(ctx context.Context, sel history.Selection, u history.Unit) (storage.ChunkSeriesSet, error) {
 				return readUnit(ctx, read, sel, u)
+			},
+			Elected: func(ls labels.Labels) bool {
+				ha := a.o.engine.HA
+				return ha.ClusterLabel != "" && ls.Has(ha.ClusterLabel) && ls.Has(ha.ReplicaLabel)
 			},
 			Report:  func(_ context.Context, t history.Transfer) bool { return a.transfers.Report(s.tenant, t) },
 			Missing: missingIn, Now: a.o.now, Logger: a.logger, Registerer: prometheus.WrapRegistererWith(named, a.reg),

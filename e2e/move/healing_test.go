@@ -146,3 +146,19 @@ func TestHealingTenant(t *testing.T) {
 		t.Errorf("another tenant has %s, want %s", got, want)
 	}
 }
+
+// TestHealingReplica: what a replica has not sent cannot be found, as it is stored without a label of its own, and that is a failure that is said.
+func TestHealingReplica(t *testing.T) {
+	t.Parallel()
+	p := harness.StartPrometheus(t)
+	p.Configure(t, strings.Replace(harness.ScrapeConfig(harness.Job{Name: "prometheus", Targets: []string{p.Addr}}), "global:\n", "global:\n  external_labels: {cluster: c, replica: r}\n", 1))
+	p.AwaitScrapes(t, 1, harness.NowMillis())
+	a := harness.StartAdapter(t, harness.Embedded(t), "--heal.from="+p.URL(""), "--heal.interval=1s", "--ha.cluster-label=cluster", "--ha.replica-label=replica")
+	a.WaitLine(t, "cannot bring what a sender has not sent", "without the label in which replicas differ")
+	harness.Eventually(t, "it is counted", func() error {
+		if a.Metric(t, `adapter_heal_failures_total{from="`+p.URL("/api/v1/read")+`"}`) == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}

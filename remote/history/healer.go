@@ -16,6 +16,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/metricset"
+	"github.com/promtable/promtable/series"
 )
 
 // healMargin is how much before the first sample that is missing a Healer begins to compare: series are scraped at different times.
@@ -36,6 +37,8 @@ type HealerConfig struct {
 	Read   func(ctx context.Context, sel Selection, u Unit) (storage.ChunkSeriesSet, error)
 	// Missing returns the samples of one series in a unit at times at which another one has none, or nil. The other one may be nil.
 	Missing func(one, other storage.ChunkSeries, u Unit) (storage.ChunkSeries, error)
+	// Elected, if set, says of the labels of a series of the sender that it is one of replicas, of which one is stored, without the label in which they differ.
+	Elected func(ls labels.Labels) bool
 	// Report notes how far the heal of a gap is, and says whether it is to stop, see Reported.
 	Report     func(ctx context.Context, t Transfer) (stop bool)
 	Now        func() time.Time
@@ -141,6 +144,9 @@ func (h *Healer) find(ctx context.Context, mint, maxt int64) (gap, newest int64,
 	source.sel = sel
 	cfg := h.copyConfig(&source, sel)
 	cfg.Lacking = func(target, source storage.ChunkSeries, u Unit) (storage.ChunkSeries, error) {
+		if h.cfg.Elected != nil && h.cfg.Elected(source.Labels()) {
+			return nil, fmt.Errorf("%s is of a replica, and is stored without the label in which replicas differ: what is missing of it cannot be found", series.Abbreviate(source.Labels()))
+		}
 		last, ok := has[source.Labels().Hash()]
 		if !ok {
 			return nil, nil
