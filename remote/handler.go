@@ -90,7 +90,7 @@ type Config struct {
 	NodeSeconds func(rows, indexRows, bytes int64) float64
 	// History returns what takes samples of earlier times for a request, by its context. Nil turns that off.
 	History func(ctx context.Context) (*history.Store, error)
-	// Transfers has the imports of others. It may be nil, but not if History is set.
+	// Transfers has the imports of others. Nil is none yet.
 	Transfers *history.Transfers
 	// CurrentLookback is how old the current sample of a series may be to be
 	// federated.
@@ -101,6 +101,9 @@ type Config struct {
 func (cfg Config) WithDefaults() Config {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Transfers == nil {
+		cfg.Transfers = history.NewTransfers(cfg.Now)
 	}
 	setDefault(&cfg.MaxBodyBytes, 32<<20)
 	setDefault(&cfg.WriteTimeout, 25*time.Second)
@@ -168,8 +171,12 @@ func QueryPatterns() []string {
 
 // AdminPatterns returns what a Handler serves to operators, if Config.History is set.
 func AdminPatterns() []string {
-	return []string{"GET " + history.Path, "PUT " + history.Path, "POST " + history.Path,
-		"PUT " + history.TransfersPath, "DELETE " + history.TransfersPath + "/{id}"}
+	return []string{"GET " + history.Path, "PUT " + history.Path, "POST " + history.Path}
+}
+
+// TransferPatterns returns what a Handler serves beside, if Config.History is set: how far these are.
+func TransferPatterns() []string {
+	return []string{"PUT " + history.TransfersPath, "DELETE " + history.TransfersPath + "/{id}"}
 }
 
 const explainPath = "/api/v1/explain"

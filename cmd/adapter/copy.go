@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -123,19 +122,12 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	return nil
 }
 
-// copyReported copies, and says how far it is.
-func copyReported(ctx context.Context, cfg history.CopyConfig, t history.Transfer, report *reporter) (copied history.Copied, err error) {
-	var now atomic.Pointer[history.Copied]
-	now.Store(new(history.Copied))
-	err = reported(ctx, cfg.Target, t, func(t *history.Transfer) { now.Load().Show(t) }, func(ctx context.Context) (err error) {
-		copied, err = history.Copy(ctx, cfg, func(c history.Copied) {
-			now.Store(&c)
-			report.copied(c)
-		})
-		now.Store(&copied)
-		return err
-	})
-	return copied, err
+// copyReported copies, and says how far it is, see reported.
+func copyReported(ctx context.Context, cfg history.CopyConfig, t history.Transfer, report *reporter) (history.Copied, error) {
+	if client, ok := cfg.Target.(*history.Client); ok {
+		return history.ReportedCopy(ctx, cfg, t, client.Report, report.copied)
+	}
+	return history.Copy(ctx, cfg, report.copied)
 }
 
 // readURL returns the URL of the remote read of an adapter.

@@ -87,6 +87,7 @@ func (s *server) routes(h handlers) []route {
 	add(remote.ReadPatterns(), route{need: read, body: s.o.remote.MaxBodyBytes, serve: s.guarded(false, h.protocols)})
 	// The frames of an import are bounded, not their number.
 	add(remote.AdminPatterns(), route{need: admin, body: unbounded(0), at: adminAddress, serve: s.guarded(true, h.protocols)})
+	add(remote.TransferPatterns(), route{need: admin, body: maxForm, at: adminAddress, serve: s.guarded(true, h.protocols)})
 	for _, pattern := range api.AdminPatterns() {
 		need := admin
 		if api.IsOfStore(pattern) {

@@ -65,11 +65,6 @@ func TestPageActiveQueries(t *testing.T) {
 	if len(cells) != 7 || cells[1] != "Range" || !strings.HasPrefix(cells[5], "127.0.0.1:") || !strings.HasSuffix(cells[5], ", heavy") || cells[6] != "Cancel" {
 		t.Errorf("the query is listed as %q", cells)
 	}
-	press := func(text string) {
-		t.Helper()
-		p.click("dialog .buttons button" + text)
-		p.await(`document.querySelector("dialog") === null`)
-	}
 	open := func() {
 		t.Helper()
 		evaluate[bool](p, `(() => { `+row+`.querySelector("button").click(); return true })()`)
@@ -86,7 +81,7 @@ func TestPageActiveQueries(t *testing.T) {
 		open()
 		p.shoot("active-asked-" + look)
 		p.checkAxe("a query to be cancelled, " + look)
-		press(":first-child")
+		p.answerDialog(":first-child")
 	})
 	select {
 	case resp := <-answered:
@@ -94,7 +89,7 @@ func TestPageActiveQueries(t *testing.T) {
 	default:
 	}
 	open()
-	press(":last-child")
+	p.answerDialog(":last-child")
 	if resp := <-answered; resp.Status != http.StatusUnprocessableEntity || !strings.Contains(resp.Body, "cancelled by an operator") {
 		t.Errorf("the client gets %s", resp)
 	}

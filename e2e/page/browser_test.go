@@ -659,3 +659,10 @@ func mustFloat(t testing.TB, text string) float64 {
 	}
 	return v
 }
+
+// answerDialog presses a button of the open dialog, :first-child or :last-child, which closes it.
+func (p *browserPage) answerDialog(which string) {
+	p.Helper()
+	p.click("dialog .buttons button" + which)
+	p.await(`document.querySelector("dialog") === null`)
+}

@@ -49,11 +49,6 @@ type Copied struct {
 	Samples int64
 }
 
-// Show sets how far a transfer is.
-func (c *Copied) Show(t *Transfer) {
-	t.Parts, t.Done, t.Samples, t.Problems = c.Units, c.Same+c.Written+c.Different, c.Samples, c.Different
-}
-
 // Copy brings the samples of a source to a target: it compares both, unit by unit, writes what differs, and compares again. So it
 // goes on where it was, whatever interrupts it, and what senders write to both meanwhile is not in its way. Of days of which the target takes only
 // rollups there is nothing to compare: they are imported once.

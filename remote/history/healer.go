@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -194,14 +193,7 @@ func (h *Healer) bring(ctx context.Context, mint, maxt int64) (Copied, error) {
 	sel := Selection{Matchers: h.cfg.Matchers, Mint: mint, Maxt: maxt}
 	source := *h.source
 	source.sel = sel
-	var now atomic.Pointer[Copied]
-	now.Store(new(Copied))
-	var healed Copied
-	err := Reported(ctx, Transfer{Kind: "heal", Source: h.cfg.From.URL}, func(t *Transfer) { now.Load().Show(t) }, h.cfg.Report, func(ctx context.Context) (err error) {
-		healed, err = Copy(ctx, h.copyConfig(&source, sel), func(c Copied) { now.Store(&c) })
-		now.Store(&healed)
-		return err
-	})
+	healed, err := ReportedCopy(ctx, h.copyConfig(&source, sel), Transfer{Kind: "heal", Source: h.cfg.From.URL}, h.cfg.Report, func(Copied) {})
 	h.samples.Add(float64(healed.Samples))
 	if err == nil {
 		level.Info(logger).Log("msg", "samples that a sender had not sent are written", "samples", healed.Samples)

@@ -45,11 +45,11 @@ type aggregateChunk struct {
 
 // newAggregateChunk returns the chunk whose Bytes are data.
 func newAggregateChunk(data []byte) (*aggregateChunk, error) {
-	span, n := binary.Uvarint(data)
-	if n <= 0 || !isThanosSpan(int64(span)) {
-		return nil, fmt.Errorf("a downsampled chunk of a resolution of %d ms", span)
+	c := new(aggregateChunk)
+	if c.Reset(data); !isThanosSpan(c.span) {
+		return nil, fmt.Errorf("a downsampled chunk of a resolution of %d ms", c.span)
 	}
-	return &aggregateChunk{data, int64(span), n}, nil
+	return c, nil
 }
 
 // isThanosSpan says whether a span is one that Thanos downsamples to, in milliseconds.
@@ -80,7 +80,10 @@ func (*aggregateChunk) NumSamples() int { return 0 }
 func (*aggregateChunk) Compact() {}
 
 // Reset implements chunkenc.Chunk.
-func (c *aggregateChunk) Reset(stream []byte) { c.data, c.from = stream, 0 }
+func (c *aggregateChunk) Reset(stream []byte) {
+	span, n := binary.Uvarint(stream) // 0 if it is not whole
+	c.data, c.span, c.from = stream, int64(span), n
+}
 
 // resolution returns that of the spans.
 func (c *aggregateChunk) resolution() rollup.Resolution {
@@ -187,7 +190,6 @@ func (b *block) span() int64 { return b.meta.Thanos.Downsample.Resolution }
 // chosen returns of blocks with the same external labels those that a unit, [start, limit), is read from: those of the resolution that has most of the time, and
 // of several the finest.
 func chosen(all []*block, start, limit int64) (of []*block) {
-	best := int64(-1)
 	var most int64
 	slices.SortFunc(all, func(a, b *block) int {
 		return cmp.Or(cmp.Compare(a.span(), b.span()), cmp.Compare(a.meta.MinTime, b.meta.MinTime), cmp.Compare(a.meta.MaxTime, b.meta.MaxTime), a.meta.ULID.Compare(b.meta.ULID))
@@ -199,8 +201,8 @@ func chosen(all []*block, start, limit int64) (of []*block) {
 			covered += max(0, to-from)
 			end = max(end, to)
 		}
-		if best < 0 || covered > most {
-			best, most, of = span, covered, all[:n]
+		if of == nil || covered > most {
+			most, of = covered, all[:n]
 		}
 		all = all[n:]
 	}

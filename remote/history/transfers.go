@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -166,6 +167,26 @@ func Reported(ctx context.Context, t Transfer, look func(*Transfer), report func
 	}
 	tell()
 	return err
+}
+
+// ReportedCopy is Copy, Reported. seen is called as Copy calls its report.
+func ReportedCopy(ctx context.Context, cfg CopyConfig, t Transfer, report func(context.Context, Transfer) (stop bool), seen func(Copied)) (copied Copied, err error) {
+	var now atomic.Pointer[Copied]
+	now.Store(new(Copied))
+	err = Reported(ctx, t, func(t *Transfer) { now.Load().show(t) }, report, func(ctx context.Context) (err error) {
+		copied, err = Copy(ctx, cfg, func(c Copied) {
+			now.Store(&c)
+			seen(c)
+		})
+		now.Store(&copied)
+		return err
+	})
+	return copied, err
+}
+
+// show sets how far a transfer is.
+func (c *Copied) show(t *Transfer) {
+	t.Parts, t.Done, t.Samples, t.Problems = c.Units, c.Same+c.Written+c.Different, c.Samples, c.Different
 }
 
 // Report tells the adapter how far a transfer is. One that does not know transfers, or cannot be asked now, stops none.

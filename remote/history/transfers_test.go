@@ -33,8 +33,8 @@ func TestTransfers(t *testing.T) {
 		t.Error("one that has ended is stopped")
 	}
 	all.Report("a", Transfer{ID: "4"})
-	for at = at.Add(2 * time.Hour); len(all.List("a")) != 2; {
-		t.Fatalf("after two hours there are %+v, of which one is silent", all.List("a"))
+	if at = at.Add(2 * time.Hour); len(all.List("a")) != 2 {
+		t.Errorf("after two hours there are %+v, of which one is silent", all.List("a"))
 	}
 	if at = at.Add(24 * time.Hour); len(all.List("a")) != 0 {
 		t.Errorf("after a day there are %+v", all.List("a"))

@@ -22,7 +22,7 @@ type Aggregate struct {
 	HasLast bool
 }
 
-// An AggregateEncoder makes the cells of days of aggregates of one series. It reuses its memory. The zero value has no day.
+// An AggregateEncoder makes the cells of days of aggregates of one series. It reuses its memory. The zero value has the day 0.
 //
 //	e.Begin(day)
 //	e.Add(aggregate) // in order of time, those before the day included, as far as they are at hand
@@ -41,7 +41,7 @@ type AggregateEncoder struct {
 	hasBefore       bool
 	isExact         bool
 	least, greatest float64
-	// risen is what before would be if the counter had not begun again in the aggregate before, if it did once.
+	// risen, if hasRisen, is what before would be if the counter had not begun again: it did once in the last one of spans.
 	risen    float64
 	hasRisen bool
 }
@@ -57,7 +57,7 @@ type aggregated struct {
 
 // Begin begins a day without samples, which is not before the last one.
 func (e *AggregateEncoder) Begin(day int64) {
-	e.day = day
+	e.day, e.hasRisen = day, false
 	e.spans, e.times, e.values = e.spans[:0], e.times[:0], e.values[:0]
 }
 
@@ -68,11 +68,10 @@ func (e *AggregateEncoder) Add(a Aggregate) bool {
 		return false
 	}
 	e.last = a.To
-	hadRisen := e.hasRisen
-	e.hasRisen = false
-	values, isCounter, isExact := e.counter(&a, hadRisen)
+	values, isCounter, isExact := e.counter(&a)
 	if !isCounter {
-		values, isExact = gauge(&a), a.HasLast
+		values = gauge(&a)
+		isExact = a.HasLast && values[len(values)-1] == a.Last
 		e.join(&a, values)
 	}
 	e.before, e.hasBefore, e.isExact, e.least, e.greatest = values[len(values)-1], true, isExact, a.Least, a.Greatest
@@ -162,8 +161,10 @@ func appendTimes(ts []int64, a *Aggregate, n int) []int64 {
 }
 
 // counter returns the values of samples that stand for a if that may be of a counter: the least and the greatest are among them, and they rise by as much from
-// the last one of the aggregate before. isExact says that the last value is that of the last sample. hadRisen is hasRisen of the aggregate before.
-func (e *AggregateEncoder) counter(a *Aggregate, hadRisen bool) (values []float64, isCounter, isExact bool) {
+// the last one of the aggregate before. isExact says that the last value is that of the last sample.
+func (e *AggregateEncoder) counter(a *Aggregate) (values []float64, isCounter, isExact bool) {
+	hadRisen := e.hasRisen
+	e.hasRisen = false
 	if a.Samples == 1 {
 		return []float64{a.Greatest}, true, true
 	}
@@ -182,6 +183,9 @@ func (e *AggregateEncoder) counter(a *Aggregate, hadRisen bool) (values []float6
 	}
 	if values, isExact = a.rising(from); values != nil {
 		return values, true, isExact
+	}
+	if !a.HasFirst && from > a.Greatest { // it begins again before the first sample, and later
+		from = 0
 	}
 	if values, e.hasRisen = a.falling(from); values == nil && hadRisen && !a.HasFirst {
 		if values, e.hasRisen = a.falling(e.greatest); values != nil {
@@ -214,9 +218,6 @@ func (a *Aggregate) rising(from float64) (values []float64, isExact bool) {
 // falling returns the values of a counter that begins again once, after the greatest one. They are nil if it does not. The last one may be another one, as
 // the next aggregate tells, if it is not the least.
 func (a *Aggregate) falling(from float64) (values []float64, mayDiffer bool) {
-	if from > a.Greatest { // once before the first sample, too
-		from = 0
-	}
 	rounding := a.rounding(from)
 	last := a.Rise + from - a.Greatest
 	if a.Greatest == a.Least || last > a.Greatest || last < a.Least-rounding {
@@ -253,7 +254,7 @@ func (a *Aggregate) fallingOften(from float64) (values []float64) {
 	if peak <= a.Least {
 		return nil
 	}
-	values = []float64{max(min(from, a.Greatest), a.Least), a.Greatest, a.Least}
+	values = []float64{max(from, a.Least), a.Greatest, a.Least}
 	for range int(falls) - 1 {
 		values = append(values, peak, a.Least)
 	}
@@ -264,7 +265,7 @@ func (a *Aggregate) fallingOften(from float64) (values []float64) {
 func (e *AggregateEncoder) correct(last float64) {
 	n := len(e.values)
 	e.values[n-1] = last
-	if math.Abs(last-e.greatest) <= 1e-9*e.greatest { // then another one stood before the reset
+	if math.Abs(last-e.greatest) <= 1e-9*math.Abs(e.greatest) { // then another one stood before the reset
 		e.values[n-1], e.values[n-3] = e.greatest, min(max(e.risen-last, e.least), e.greatest)
 	}
 }

@@ -102,6 +102,29 @@ func TestAggregates(t *testing.T) {
 	}
 }
 
+// TestAggregatesGoOn: a part of a day begins after a bucket in which a counter began again, and goes on from there.
+func TestAggregatesGoOn(t *testing.T) {
+	day, span := 100*rollup.Day, rollup.FiveMinutes.Span()
+	var e rollup.AggregateEncoder
+	e.Begin(day)
+	for i, a := range []rollup.Aggregate{
+		{Samples: 4, Sum: 60, Least: 10, Greatest: 20, Rise: 10, HasRise: true, HasFirst: true, First: 10, FirstTime: day + 1},
+		{Samples: 4, Sum: 63, Least: 2, Greatest: 30, Rise: 16, HasRise: true}, // 25, 30, 2, 6
+		{Samples: 2, Sum: 16, Least: 7, Greatest: 9, Rise: 3, HasRise: true},
+	} {
+		if i == 2 {
+			e.Begin(day)
+		}
+		a.After, a.To = day+int64(i)*span, day+int64(i+1)*span
+		if !e.Add(a) {
+			t.Fatalf("%+v is not added", a)
+		}
+	}
+	if p := read(t, e.Append(nil, rollup.FiveMinutes), rollup.FiveMinutes, day, day, day+rollup.Day, rollup.Resets); !slices.Equal(p.Values, []float64{7, 9}) {
+		t.Errorf("the values are %v", p.Values)
+	}
+}
+
 // read returns what a cell has of the times (after, to].
 func read(t *testing.T, cell []byte, r rollup.Resolution, day, after, to int64, want rollup.Want) *rollup.Points {
 	t.Helper()

@@ -64,7 +64,6 @@ func (s *Series) AppendAggregates(ctx context.Context, finest rollup.Resolution,
 	}
 	if d.aggregates == nil {
 		d.aggregates, d.finest = new(rollup.AggregateEncoder), finest
-		d.aggregates.Begin(rollup.DayOf(max(start, 1)))
 	}
 	for _, a := range all {
 		if a.To < start || a.To >= limit {

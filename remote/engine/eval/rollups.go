@@ -95,14 +95,14 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 
 // isOfAggregates says whether the value follows from how many samples there are, their sum, the least and the greatest one.
 func (p *part) isOfAggregates() bool {
-	if p.call == nil {
+	if p.absent != nil || p.call == nil {
 		return p.absent != nil
 	}
 	switch p.call.Func.Name {
 	case "count_over_time", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "present_over_time":
 		return true
 	}
-	return p.absent != nil
+	return false
 }
 
 // windows returns the samples that the part needs, or nil if it has no step.

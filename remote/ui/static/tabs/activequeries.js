@@ -1,7 +1,7 @@
 // The queries that run, each with a button that cancels it, and the rules that block others.
 
 import { ask } from "../common/api.js";
-import { confirm } from "../common/dialog.js";
+import { confirmEnd } from "../common/dialog.js";
 import { element, message } from "../common/dom.js";
 import { count, time } from "../common/format.js";
 import { bytes, roughDuration } from "../common/quantities.js";
@@ -52,18 +52,9 @@ function clientOf({ client, user, forwardedFor, userAgent }) {
 
 // cancel asks whether a query is to be cancelled, and does so.
 function cancel(query, { paint, problems, node }) {
-  confirm({
+  confirmEnd({
     title: "Cancel this query?", subject: query.query, text: `Its client, ${clientOf(query)}, is told that an operator has cancelled it.`,
-    keep: "Keep it", go: "Cancel the query", confirmed: async () => {
-      node.querySelector("h2").focus({ preventScroll: true }); // its button goes
-      try {
-        await ask(`status/active_queries/${query.id}`, {}, { method: "DELETE" });
-        problems.replaceChildren();
-        await paint();
-      } catch (err) {
-        problems.replaceChildren(message("error", err.message));
-      }
-    },
+    keep: "Keep it", go: "Cancel the query", path: `status/active_queries/${query.id}`, node, problems, paint,
   });
 }
 

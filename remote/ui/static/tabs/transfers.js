@@ -1,8 +1,8 @@
 // Imports, copies and heals that write to this adapter, each with a button that stops it.
 
 import { ask } from "../common/api.js";
-import { confirm } from "../common/dialog.js";
-import { element, message } from "../common/dom.js";
+import { confirmEnd } from "../common/dialog.js";
+import { element } from "../common/dom.js";
 import { count, time } from "../common/format.js";
 import { roughDuration } from "../common/quantities.js";
 import { update } from "../common/rows.js";
@@ -18,18 +18,9 @@ export function transfers(signal) {
   const problems = element("div", {}), list = element("div", {});
   const node = element("div", {}, problems, list);
   let last, shown;
-  const stop = (of) => confirm({
+  const stop = (of) => confirmEnd({
     title: `Stop this ${of.kind}?`, subject: of.source, text: "What is written stays, and the same command goes on with the rest. A heal that the adapter does by itself is not taken up again.",
-    keep: "Let it run", go: "Stop it", confirmed: async () => {
-      node.querySelector("h2").focus({ preventScroll: true }); // its button goes
-      try {
-        await ask(`admin/transfers/${encodeURIComponent(of.id)}`, {}, { method: "DELETE" });
-        problems.replaceChildren();
-        await paint(last);
-      } catch (err) {
-        problems.replaceChildren(message("error", err.message));
-      }
-    },
+    keep: "Let it run", go: "Stop it", path: `admin/transfers/${encodeURIComponent(of.id)}`, node, problems, paint: () => paint(last),
   });
   const paint = async ({ adminAPI }) => {
     const columns = columnsOf(adminAPI && stop);
