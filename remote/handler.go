@@ -92,6 +92,8 @@ type Config struct {
 	History func(ctx context.Context) (*history.Store, error)
 	// Transfers has the imports of others. Nil is none yet.
 	Transfers *history.Transfers
+	// Rows has the rows that other adapters copy. Nil turns that off.
+	Rows history.RowsEngine
 	// CurrentLookback is how old the current sample of a series may be to be
 	// federated.
 	CurrentLookback time.Duration // 5m
@@ -137,6 +139,7 @@ type backend interface {
 //	POST      /api/v1/write, /write    remote write 1.0 and 2.0
 //	POST      /api/v1/otlp/v1/metrics  OTLP metrics
 //	POST      /api/v1/read, /read      remote read
+//	POST      /api/v1/read/rows        rows, for another adapter
 //	GET       /federate                the current samples
 //	GET POST  /api/v1/explain          what a selector or an expression reads
 //	GET PUT POST  /api/v1/admin/import  history, if Config.History is set
@@ -161,7 +164,7 @@ func WritePatterns() []string {
 
 // ReadPatterns returns what a Handler serves to readers of samples.
 func ReadPatterns() []string {
-	return []string{"POST /api/v1/read", "POST /read", "GET /federate"}
+	return []string{"POST /api/v1/read", "POST /read", "POST " + history.RowsPath, "GET /federate"}
 }
 
 // QueryPatterns returns what a Handler serves beside to clients of Prometheus' HTTP API.
@@ -225,6 +228,9 @@ func New(cfg Config) *Handler {
 	h.mux.Handle("/api/v1/otlp/v1/metrics", m.Instrument("otlp", write.NewOTLP(writes), http.MethodPost))
 	h.mux.Handle("/api/v1/read", remoteRead)
 	h.mux.Handle("/read", remoteRead)
+	if cfg.Rows != nil {
+		h.mux.Handle(history.RowsPath, m.Instrument("rows", history.NewRowsHandler(cfg.Rows, e, reads), http.MethodPost))
+	}
 	h.mux.Handle("/federate", m.Instrument("federate", federation, http.MethodGet))
 	h.mux.Handle(explainPath, m.Instrument("explain", explanation, http.MethodGet, http.MethodPost))
 	transfers := history.NewTransfersHandler(cfg.Transfers, e)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/promtable/promtable/remote/export"
 	"github.com/promtable/promtable/remote/history"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const commandCopy = "copy"
@@ -67,19 +67,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	if v.end == "" {
 		sel.Maxt = time.Now().Add(-copyAge).UnixMilli()
 	}
-	if err := o.checkCut(ctx, sel.Mint); err != nil {
-		return err
-	}
-	server, err := o.askedAdapter(readURL(v.from), v.fromTenant)
-	if err != nil {
-		return err
-	}
-	source, err := history.NewRemoteRead(server, sel)
-	if err != nil {
-		return fmt.Errorf("--from=%s: %w", v.from, err)
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	from, err := remoteSource(server)
+	shown, err := o.shownAtSource(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,33 +77,34 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	if err != nil {
 		return err
 	}
-	to, err := o.targetSource(v.to, target)
+	from, to, err := o.rowsOf(ctx, sel, shown, target)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, from.Close(), to.Close()) }()
 	report := newReporter(logger)
+	pace := export.NewPace(v.perSecond)
 	cfg := history.CopyConfig{
-		Source: source, Selection: sel, Target: target, Same: same(sel, export.Paced(from, v.perSecond), to), Logger: logger,
-		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
-			return readUnit(ctx, to, sel, u)
+		Source: from, Selection: sel, RolledBefore: shown[rollup.Raw], Target: target, Logger: logger,
+		Same: func(ctx context.Context, u history.Unit) (bool, error) {
+			return history.SameRows(ctx, from, to, u, pace.Set)
 		},
-		Lacking: func(target, source storage.ChunkSeries, u history.Unit) (storage.ChunkSeries, error) {
-			if target == nil {
-				return source, nil
-			}
-			isThere, err := export.Contains(target, source, u.Start, u.Limit-1)
-			if err != nil || isThere {
-				return nil, err
-			}
-			return source, nil
-		},
+		Read: to.Open, Lacking: history.LackingRows,
 		Workers: v.concurrency, SamplesPerSecond: v.perSecond, ID: history.Digest(append([]string{commandCopy, v.from, v.start, v.end}, v.matches...)...),
 	}
 	copied, err := copyReported(ctx, cfg, history.Transfer{Kind: commandCopy, Source: withoutPassword(v.from)}, report)
 	if err != nil {
 		return fmt.Errorf("copy: %w; the same command goes on", err)
 	}
-	level.Info(logger).Log("msg", "copied", "parts", copied.Units, "same", copied.Same, "written", copied.Written, "different", copied.Different, "samples", copied.Samples, "duration", time.Since(report.started))
+	current, err := o.copyCurrent(ctx, from, target, sel)
+	if err != nil {
+		return fmt.Errorf("copy current samples: %w", err)
+	}
+	families, err := o.copyMetadata(ctx, target)
+	if err != nil {
+		return fmt.Errorf("copy metadata: %w", err)
+	}
+	level.Info(logger).Log("msg", "copied", "parts", copied.Units, "same", copied.Same, "written", copied.Written, "different", copied.Different, "samples", copied.Samples, "current", current, "metadata", families, "duration", time.Since(report.started))
 	if copied.Different > 0 {
 		return fmt.Errorf("%d of %d parts differ; adapter digest --by-series, for both, says where", copied.Different, copied.Units)
 	}
@@ -158,45 +147,58 @@ func selectorsOf(sel history.Selection) [][]*labels.Matcher {
 	return sel.Matchers
 }
 
-// same returns what compares two sources in a unit.
-func same(sel history.Selection, from, to export.Source) func(ctx context.Context, u history.Unit) (bool, error) {
-	return func(ctx context.Context, u history.Unit) (bool, error) {
-		part := export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}
-		a, err := export.Digest(ctx, from, part, nil)
-		if err != nil {
-			return false, fmt.Errorf("source: %w", err)
-		}
-		b, err := export.Digest(ctx, to, part, nil)
-		if err != nil {
-			return false, fmt.Errorf("target: %w", err)
-		}
-		return fmt.Sprint(a) == fmt.Sprint(b), nil
+// rowsOf returns the rows of the source, which shows samples and rollups from these times on, and of the target.
+func (o *options) rowsOf(ctx context.Context, sel history.Selection, shown [rollup.NumResolutions]int64, target history.Target) (from, to *history.Rows, err error) {
+	v := &o.copy
+	kept := shown
+	var ofTarget [rollup.NumResolutions]int64
+	store, isHere := target.(*history.Store)
+	if isHere {
+		ofTarget = store.Engine.Shown(ctx)
+	} else if ofTarget, err = target.(*history.Client).Shown(ctx, true); err != nil {
+		return nil, nil, fmt.Errorf("ask the target which rollups it has: %w", err)
 	}
+	for _, r := range rollup.Downsampled {
+		kept[r] = max(shown[r], ofTarget[r])
+	}
+	server, err := o.askedAdapter(v.from, v.fromTenant)
+	if err == nil {
+		from, err = history.NewRows(server, sel, kept)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--from=%s: %w", withoutPassword(v.from), err)
+	}
+	if isHere {
+		return from, history.NewEngineRows(store.Engine, sel, kept), nil
+	}
+	if server, err = o.askedAdapter(v.to, o.tenancy.of); err == nil {
+		to, err = history.NewRows(server, sel, kept)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--to=%s: %w", withoutPassword(v.to), err)
+	}
+	return from, to, nil
 }
 
-// checkCut refuses a start before which the source has only rollups: what it has of that time are not all samples.
-func (o *options) checkCut(ctx context.Context, start int64) error {
-	base := o.copy.from
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" {
-		return fmt.Errorf("--from=%s: give the URL of an adapter, such as http://localhost:9201", base)
+// shownAtSource asks the source before which times it shows no samples, and no rollups of a resolution, in milliseconds.
+func (o *options) shownAtSource(ctx context.Context) (shown [rollup.NumResolutions]int64, err error) {
+	v := &o.copy
+	if u, err := url.Parse(v.from); err != nil || u.Host == "" {
+		return shown, fmt.Errorf("--from=%s: give the URL of an adapter, such as http://localhost:9201", withoutPassword(v.from))
 	}
-	client, err := o.serverClient(o.copy.fromTenant)
+	server, err := o.askedAdapter(v.from, v.fromTenant)
 	if err != nil {
-		return err
+		return shown, err
 	}
-	var answer struct{ Data struct{ RawFrom *time.Time } }
-	resp, err := askAdapter(ctx, client, http.MethodGet, u.JoinPath("/api/v1/status/adapter").String(), &answer)
-	switch {
-	case resp == nil:
-		return fmt.Errorf("ask the source from when on it has samples: %w", err)
-	case err != nil || answer.Data.RawFrom == nil:
-		return fmt.Errorf("--from=%s is no adapter of this version: use adapter import remote-read", base)
+	client, err := history.NewClient(server)
+	if err != nil {
+		return shown, fmt.Errorf("--%s: %w", httpConfigFlag, err)
 	}
-	if cut := *answer.Data.RawFrom; cut.UnixMilli() > max(start, 0) {
-		return fmt.Errorf("--start is before %s, from when on the source has samples; before it has only rollups, which are not copied", cut.UTC().Format(time.RFC3339))
+	defer client.Close()
+	if shown, err = client.Shown(ctx, false); err != nil {
+		return shown, fmt.Errorf("ask the source from when on it has samples: %w; if it is no adapter, there is adapter import", err)
 	}
-	return nil
+	return shown, nil
 }
 
 func (r *reporter) copied(c history.Copied) {

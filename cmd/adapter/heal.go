@@ -129,8 +129,9 @@ func healStore(ctx context.Context, o *options, logger log.Logger) (err error) {
 	}
 	cfg := history.CopyConfig{
 		Source: source, Selection: sel, Target: target, Logger: logger, SamplesPerSecond: h.perSecond, ID: history.Digest(append([]string{commandHeal, h.from}, h.matches...)...),
-		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
-			return readUnit(ctx, to, sel, u)
+		Read: func(ctx context.Context, u history.Unit) (*history.Reading, error) {
+			set, err := readUnit(ctx, to, sel, u)
+			return history.ReadingOf(set), err
 		},
 		Lacking: func(target, source storage.ChunkSeries, u history.Unit) (storage.ChunkSeries, error) {
 			return missingIn(source, target, u)

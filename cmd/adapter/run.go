@@ -428,7 +428,7 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 // newRemote returns the handlers of the protocols.
 func newRemote(a *adapter, e engines, answers *api.API, slow *request.SlowLog, active *queries.Active) *remote.Handler {
 	o, cfg := a.o, a.o.remote
-	cfg.Engine, cfg.Writer = e, e.writer
+	cfg.Engine, cfg.Rows, cfg.Writer = e, e, e.writer
 	if a.otlp != nil {
 		cfg.OTLP.Settings = func() config.OTLPConfig {
 			settings, _ := a.otlp.Value()

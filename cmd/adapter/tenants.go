@@ -141,6 +141,7 @@ type samples interface {
 	storage.Queryable
 	storage.ChunkQueryable
 	storage.ExemplarQueryable
+	history.RowsEngine
 	Select(ctx context.Context, q reader.Query) (storage.ChunkSeriesSet, error)
 	Metadata(ctx context.Context, family string, limit int) ([]ingest.Metadata, error)
 	Cardinality(ctx context.Context, q reader.CountQuery) (*index.Cardinality, *index.Comparison, error)

@@ -3,6 +3,8 @@ package move
 import (
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -144,4 +147,100 @@ func TestCopyAfterDeletion(t *testing.T) {
 	copied(0, 0)
 	a.Terminate(t)
 	b.Terminate(t)
+}
+
+// TestCopyRollups: what the source has only as rollups is copied to a target that keeps samples for as long, with metadata, and with current samples of series that
+// have ended. Both answer the same. A target that still takes samples of these days is refused.
+func TestCopyRollups(t *testing.T) {
+	const days = 50
+	retention := []string{"--retention.resolution-raw=10d", "--retention.resolution-5m=1y"}
+	now := harness.NowMillis()
+	first := now - days*day
+	fill := func(b harness.Backend, first int64) {
+		t.Helper()
+		var text strings.Builder
+		text.WriteString("# TYPE copied counter\n")
+		for n := range 5 {
+			last := now
+			if n == 4 { // it ends within the time of current samples, which is that of a whole base
+				last -= 3 * day
+			}
+			for i, at := 0, first; at < last; i, at = i+1, at+10*minute {
+				fmt.Fprintf(&text, "copied_total{n=\"%d\"} %d %s\n", n, i*(n+1)%1000, harness.FormatSeconds(at))
+			}
+		}
+		text.WriteString("# EOF\n")
+		file := filepath.Join(t.TempDir(), "text")
+		if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mustImport(t, b, "openmetrics", file)
+	}
+	kept := func(flags ...string) harness.Backend {
+		return harness.Backend{Name: "embedded", Args: append([]string{"--storage.path=" + filepath.Join(t.TempDir(), "data")}, flags...)}
+	}
+	from, to, unbounded := kept(retention...), kept(retention...), kept()
+	fill(from, first)
+	fill(to, now-2*day)
+	mustRun(t, from, "compact")
+	mustRun(t, to, "compact")
+	const admin = "--web.enable-admin-api"
+	a, b, c := harness.StartAdapter(t, from), harness.StartAdapter(t, to, admin), harness.StartAdapter(t, unbounded, admin)
+	described := prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{Type: prompb.MetricMetadata_GAUGE, MetricFamilyName: "described", Help: "What it is.", Unit: "bytes"}}}
+	body, err := described.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := harness.Post(t.Context(), a.URL("/write"), harness.RemoteWrite1().Header(), harness.Compress(body)); err != nil || resp.Status/100 != 2 {
+		t.Fatal(resp, err)
+	}
+	// Senders make a sample a current one; an import does so only for the last day.
+	harness.RemoteWrite2().MustSend(t, a.URL("/write"), harness.SeriesOf(labels.FromStrings("__name__", "copied_total", "n", "4"), harness.PointAt(now-3*day, 7)))
+	words := []string{"copy", "--from=" + a.URL(""), "--start=" + harness.FormatSeconds(first)}
+	output := mustRun(t, harness.Backend{}, append(words, "--to="+b.URL(""))...)
+	if !harness.ContainsAll(output, []string{"different=0", "current=1 ", "metadata=1 "}) {
+		t.Errorf("the copy says:\n%s", output)
+	}
+	output = mustRun(t, harness.Backend{}, append(words, "--to="+b.URL(""))...)
+	if !harness.ContainsAll(output, []string{"written=0", "different=0", "metadata=0 "}) {
+		t.Errorf("a second copy says:\n%s", output)
+	}
+	ask := func(of *harness.Adapter, path string, params url.Values) string {
+		t.Helper()
+		resp := harness.MustGet(t, of.URL(path)+"?"+params.Encode(), nil)
+		if resp.Status != 200 {
+			t.Fatal(resp)
+		}
+		return resp.Body
+	}
+	for _, query := range []string{"increase(copied_total[1h])", "avg_over_time(copied_total[1d])", "max_over_time(copied_total[3h])", "sum(rate(copied_total[6h]))"} {
+		params := url.Values{"query": {query}, "start": {strconv.FormatInt((first+2*day)/1000/86400*86400, 10)}, "end": {strconv.FormatInt(now/1000-3600, 10)}, "step": {"3600"}}
+		want, got := ask(a, "/api/v1/query_range", params), ask(b, "/api/v1/query_range", params)
+		if got != want || len(want) < 10_000 {
+			t.Errorf("%s: %d bytes, %.300s\nwant %d, %.300s", query, len(got), got, len(want), want)
+		}
+	}
+	current := url.Values{"match[]": {`copied_total{n="4"}`}}
+	if want, got := ask(a, "/api/v1/current", current), ask(b, "/api/v1/current", current); got != want || !strings.Contains(want, `"n":"4"`) {
+		t.Errorf("current samples are %s, want %s", got, want)
+	}
+	if got := ask(b, "/api/v1/metadata", nil); !harness.ContainsAll(got, []string{"What it is.", "bytes", "gauge"}) {
+		t.Errorf("metadata is %s", got)
+	}
+	if code, output := harness.RunCommand(t, harness.Backend{}, append(words, "--to="+c.URL(""))...); code == 0 || !strings.Contains(output, "still takes samples") {
+		t.Errorf("to a store that keeps samples: %d\n%s", code, output)
+	}
+	for _, of := range []*harness.Adapter{a, b, c} {
+		of.Terminate(t)
+	}
+	// Into a store that this process opens itself, too.
+	a = harness.StartAdapter(t, from)
+	words[1] = "--from=" + a.URL("")
+	if output := mustRun(t, to, words...); !harness.ContainsAll(output, []string{"written=0", "different=0"}) {
+		t.Errorf("a copy without --to says:\n%s", output)
+	}
+	a.Terminate(t)
+	if code, output := harness.RunCommand(t, to, "check"); code != 0 {
+		t.Errorf("check says %d:\n%s", code, output)
+	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -9,6 +10,9 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -33,8 +37,8 @@ func (e *Engine) Rolled(ctx context.Context) (int64, error) {
 	return e.cfg.Days.Released(), nil
 }
 
-// currentAge is how old samples of history are at most that CURRENT has.
-const currentAge = 24 * time.Hour
+// CurrentAge is how old samples of history are at most that CURRENT has.
+const CurrentAge = 24 * time.Hour
 
 // noteCurrent gives samples that are stored to CURRENT.
 func (e *Engine) noteCurrent(samples []bucketstore.Sample) {
@@ -81,7 +85,7 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 		return nil, err
 	}
 	// Series that are alive have a sample of the last day, which CURRENT has then. What ended before costs no mutations there.
-	cfg := backfill.Config{Bounds: bounds, Written: e.cfg.WrittenBetween, Current: e.noteCurrent, CurrentFrom: e.cfg.Now().Add(-currentAge).UnixMilli(), From: func(ls labels.Labels) int64 {
+	cfg := backfill.Config{Bounds: bounds, Written: e.cfg.WrittenBetween, Current: e.noteCurrent, CurrentFrom: e.cfg.Now().Add(-CurrentAge).UnixMilli(), From: func(ls labels.Labels) int64 {
 		before, _ := rules.Refused(ls)
 		return before
 	}}
@@ -107,6 +111,26 @@ func (e *Engine) newHistory(ctx context.Context, cfg backfill.Config, around fun
 		return around(ctx, write)
 	}
 	return backfill.New(cfg), nil
+}
+
+// Shown returns the times before which samples, and rollups of a resolution, are not shown, of any series, in milliseconds. It is timeline.Never of a resolution that is not kept.
+func (e *Engine) Shown(ctx context.Context) [rollup.NumResolutions]int64 { return e.view(ctx).Shown }
+
+// Stored is that of reader.Reader.
+func (e *Engine) Stored(ctx context.Context, q reader.StoredQuery, fn func(reader.Stored) error) error {
+	return e.reader.Stored(ctx, q, fn)
+}
+
+// StoredCurrent calls fn with the current sample of each series that the selectors of q match, if it is in the range of q. They are in no order.
+func (e *Engine) StoredCurrent(ctx context.Context, q reader.StoredQuery, fn func(reader.Stored) error) error {
+	_, err := e.Inventory(ctx, q.Selectors, math.MaxInt, func(s current.Sample) error {
+		if s.T < q.Start || s.T >= q.Limit {
+			return nil
+		}
+		c := bucketstore.Cell{Family: series.FamilyCurrent, Time: s.T, Value: cell.Append(nil, cell.Value{Float: s.V, Histogram: s.H, FloatHistogram: s.FH})}
+		return fn(reader.Stored{Labels: s.Labels, Cells: []reader.StoredCell{{Cell: c}}})
+	})
+	return err
 }
 
 // CheckLabels returns what is wrong with the labels of a series for any protocol, or nil.

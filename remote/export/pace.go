@@ -14,35 +14,43 @@ import (
 
 // Paced returns a source that gives at most so many samples a second, over all that read from it: it waits between series. 0 is no limit.
 func Paced(from Source, perSecond float64) Source {
-	if perSecond <= 0 {
-		return from
-	}
-	p := &pacer{perSecond: perSecond, began: time.Now()}
+	p := NewPace(perSecond)
 	return func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
 		set, err := from(ctx, mint, maxt, ms)
 		if err != nil {
 			return nil, err
 		}
-		return &pacedSet{ChunkSeriesSet: set, ctx: ctx, pacer: p}, nil
+		return p.Set(ctx, set), nil
 	}
 }
 
-// A pacer counts samples.
-type pacer struct {
+// A Pace bounds how many samples a second are read of all its sets. It is safe for concurrent use.
+type Pace struct {
 	perSecond float64
 	began     time.Time
 	samples   atomic.Int64
 }
 
+// NewPace returns a pace of so many samples a second. 0 is no limit.
+func NewPace(perSecond float64) *Pace { return &Pace{perSecond: perSecond, began: time.Now()} }
+
+// Set returns a set that waits between its series.
+func (p *Pace) Set(ctx context.Context, set storage.ChunkSeriesSet) storage.ChunkSeriesSet {
+	if p.perSecond <= 0 {
+		return set
+	}
+	return &pacedSet{ChunkSeriesSet: set, ctx: ctx, Pace: p}
+}
+
 // wait waits until so many samples are due.
-func (p *pacer) wait(ctx context.Context) error {
+func (p *Pace) wait(ctx context.Context) error {
 	due := time.Duration(float64(p.samples.Load()) / p.perSecond * float64(time.Second))
 	return bucketstore.Sleep(ctx, due-time.Since(p.began))
 }
 
 type pacedSet struct {
 	storage.ChunkSeriesSet
-	*pacer
+	*Pace
 	ctx context.Context
 	err error
 }
@@ -61,23 +69,23 @@ func (s *pacedSet) Err() error {
 	return s.ChunkSeriesSet.Err()
 }
 
-func (s *pacedSet) At() storage.ChunkSeries { return pacedSeries{s.ChunkSeriesSet.At(), s.pacer} }
+func (s *pacedSet) At() storage.ChunkSeries { return pacedSeries{s.ChunkSeriesSet.At(), s.Pace} }
 
 type pacedSeries struct {
 	storage.ChunkSeries
-	*pacer
+	*Pace
 }
 
 func (s pacedSeries) Iterator(it chunks.Iterator) chunks.Iterator {
 	if old, ok := it.(*pacedIterator); ok {
 		it = old.Iterator
 	}
-	return &pacedIterator{s.ChunkSeries.Iterator(it), s.pacer}
+	return &pacedIterator{s.ChunkSeries.Iterator(it), s.Pace}
 }
 
 type pacedIterator struct {
 	chunks.Iterator
-	*pacer
+	*Pace
 }
 
 func (it *pacedIterator) Next() bool {

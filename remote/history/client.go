@@ -21,6 +21,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/remote/timeline"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const (
@@ -90,12 +92,49 @@ func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
 	return w, nil
 }
 
-// do sends a request until it is answered, and decodes the answer.
+// Shown returns the times before which the adapter shows no samples, and no rollups of a resolution, in milliseconds. It is timeline.Never of a resolution that
+// is not kept. Unless patient is set, it is asked once.
+func (c *Client) Shown(ctx context.Context, patient bool) (shown [rollup.NumResolutions]int64, err error) {
+	var answer struct {
+		Data struct {
+			Resolutions []struct {
+				Name string
+				From int64
+			}
+		}
+	}
+	attempts := 1
+	if patient {
+		attempts = sendAttempts
+	}
+	if err := c.doAt(ctx, attempts, http.MethodGet, c.base+"/api/v1/status/store", nil, nil, &answer); err != nil {
+		return shown, err
+	}
+	for r := range shown {
+		shown[r] = timeline.Never
+		for _, of := range answer.Data.Resolutions {
+			if of.Name == rollup.Resolution(r).String() {
+				shown[r] = of.From
+			}
+		}
+	}
+	if shown[rollup.Raw] == timeline.Never {
+		return shown, fmt.Errorf("%s does not say from when on it has samples: it is no adapter of this version", c.base)
+	}
+	return shown, nil
+}
+
+// do sends a request about an import until it is answered, and decodes the answer.
 func (c *Client) do(ctx context.Context, method string, params url.Values, body []byte, result any) error {
+	return c.doAt(ctx, sendAttempts, method, c.base+Path, params, body, result)
+}
+
+// doAt sends a request up to so many times.
+func (c *Client) doAt(ctx context.Context, attempts int, method, at string, params url.Values, body []byte, result any) error {
 	wait := firstPause
 	for n := 1; ; n++ {
-		again, err := c.try(ctx, method, c.base+Path, params, body, result)
-		if err == nil || !again || n == sendAttempts || ctx.Err() != nil {
+		again, err := c.try(ctx, method, at, params, body, result)
+		if err == nil || !again || n == attempts || ctx.Err() != nil {
 			return err
 		}
 		if err := c.pause(ctx, wait); err != nil {

@@ -16,22 +16,26 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // CopyConfig says what a Copy does. All but Workers, SamplesPerSecond and Logger is required.
 type CopyConfig struct {
 	// Source is read where both differ.
-	Source *RemoteRead
+	Source Source
 	// Selection bounds what is copied.
 	Selection Selection
-	Target    Target
+	// RolledBefore is the time before which the source has only rollups, in milliseconds. These are compared, too, and the target must take no samples of such days. 0 is
+	// none.
+	RolledBefore int64
+	Target       Target
 	// ID names source and selection, see Config.
 	ID string
 	// Same compares source and target in the times of a unit. If it is nil they are the same where the target lacks nothing.
 	Same func(ctx context.Context, u Unit) (bool, error)
-	// Read returns the series of the target in a unit, sorted by labels. Lacking returns what is to be sent of one of the source: what the target lacks,
+	// Read returns the series of the target in a unit, sorted by labels, which the caller closes. Lacking returns what is to be sent of one of the source: what the target lacks,
 	// or nil if that is nothing. The target's is nil if it has no such series.
-	Read    func(ctx context.Context, u Unit) (storage.ChunkSeriesSet, error)
+	Read    func(ctx context.Context, u Unit) (*Reading, error)
 	Lacking func(target, source storage.ChunkSeries, u Unit) (storage.ChunkSeries, error)
 	// Workers is how many units are compared at once. 0 is 1.
 	Workers int
@@ -50,22 +54,34 @@ type Copied struct {
 }
 
 // Copy brings the samples of a source to a target: it compares both, unit by unit, writes what differs, and compares again. So it
-// goes on where it was, whatever interrupts it, and what senders write to both meanwhile is not in its way. Of days of which the target takes only
-// rollups there is nothing to compare: they are imported once.
+// goes on where it was, whatever interrupts it, and what senders write to both meanwhile is not in its way. Of days of which only the target
+// has rollups alone there is nothing to compare: they are imported once.
 func Copy(ctx context.Context, cfg CopyConfig, report func(Copied)) (Copied, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	rolled, all, err := cfg.copyRolled(ctx)
+	rolled, err := cfg.Target.Rolled(ctx)
+	if err != nil {
+		return Copied{}, fmt.Errorf("read which samples the target keeps: %w", err)
+	}
+	sel := cfg.Selection
+	units, err := cfg.rollupUnits(rolled)
+	if err != nil {
+		return Copied{}, err
+	}
+	if n := len(units); n > 0 {
+		sel.Mint = rollup.DayOf(units[n-1].Start) + rollup.Day + 1
+	}
+	all, err := cfg.copyRolled(ctx, sel, rolled)
 	if err != nil {
 		return all, err
 	}
-	newer := cfg.Selection
-	newer.Mint = max(newer.Mint, rolled+1)
-	units, _, err := unitsOf(newer, grid{span: UnitSpan})
+	sel.Mint = max(sel.Mint, rolled+1)
+	newer, _, err := unitsOf(sel, grid{span: UnitSpan})
 	if err != nil {
 		return all, err
 	}
+	units = append(units, newer...)
 	var mu sync.Mutex
 	all.Units += len(units)
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -89,28 +105,51 @@ func Copy(ctx context.Context, cfg CopyConfig, report func(Copied)) (Copied, err
 	return all, errors.Join(group.Wait(), ctx.Err())
 }
 
-// copyRolled imports the days of which the target takes only rollups, and returns up to which time that is. If some of their series cannot
-// be read or stored, these days count as one unit that differs.
-func (cfg *CopyConfig) copyRolled(ctx context.Context) (rolled int64, c Copied, err error) {
-	if rolled, err = cfg.Target.Rolled(ctx); err != nil {
-		return 0, c, fmt.Errorf("read which samples the target keeps: %w", err)
+// rollupUnits returns the days of which the source has only rollups.
+func (cfg *CopyConfig) rollupUnits(rolled int64) (units []Unit, err error) {
+	sel := cfg.Selection
+	sel.Maxt = min(sel.Maxt, cfg.RolledBefore-1)
+	if sel.Mint > sel.Maxt {
+		return nil, nil
 	}
-	older := *cfg.Source
-	older.sel.Maxt = min(older.sel.Maxt, rolled)
-	if rolled == 0 || older.sel.Mint > older.sel.Maxt {
-		return rolled, c, nil
+	units, _, err = unitsOf(sel, grid{rolled, UnitSpan})
+	for _, u := range units {
+		if !u.Rolled {
+			return nil, fmt.Errorf("before %s the source has only rollups, and of %s the target still takes samples: give it the --retention.resolution-raw of the source, and samples for some minutes, after which it takes rollups; or give a later --start",
+				time.UnixMilli(cfg.RolledBefore).UTC().Format(time.RFC3339), u)
+		}
+	}
+	return units, err
+}
+
+// A selectedSource is a source in some times.
+type selectedSource struct {
+	Source
+	sel Selection
+}
+
+// Units implements Source.
+func (s selectedSource) Units(_ context.Context, rolled int64) ([]Unit, []error, error) {
+	return unitsOf(s.sel, grid{rolled, UnitSpan})
+}
+
+// copyRolled imports the days of which only the target takes rollups alone. If some of their series cannot
+// be read or stored, these days count as one unit that differs.
+func (cfg *CopyConfig) copyRolled(ctx context.Context, sel Selection, rolled int64) (c Copied, err error) {
+	if sel.Maxt = min(sel.Maxt, rolled); rolled == 0 || sel.Mint > sel.Maxt {
+		return c, nil
 	}
 	until := time.UnixMilli(rolled).UTC().Format(time.RFC3339)
-	level.Info(cfg.Logger).Log("msg", "the target keeps only rollups up to a time: these are copied", "until", until)
-	i := New(Config{Source: &older, Target: cfg.Target, ID: cfg.ID, Workers: cfg.Workers, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
+	level.Info(cfg.Logger).Log("msg", "the target keeps only rollups up to a time: these are made of the samples", "until", until)
+	i := New(Config{Source: selectedSource{cfg.Source, sel}, Target: cfg.Target, ID: cfg.ID, Workers: cfg.Workers, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
 	if err := i.Run(ctx); err != nil {
-		return rolled, c, err
+		return c, err
 	}
 	if p := i.Progress(); p.Damaged > 0 || p.Refused > 0 {
 		c.Units, c.Different = 1, 1
 		level.Warn(cfg.Logger).Log("msg", "some rollups are not copied of the time of which the target keeps nothing else", "until", until, "damaged", p.Damaged, "refused", p.Refused)
 	}
-	return rolled, c, nil
+	return c, nil
 }
 
 // copyUnit makes a unit of the target that of the source.
@@ -214,12 +253,13 @@ func (s lackingSource) Open(ctx context.Context, u Unit) (*Reading, error) {
 		return nil, &Temporary{fmt.Errorf("read the target: %w", err)}
 	}
 	r, err := s.Source.Open(ctx, u)
-	if err == nil {
-		r.ChunkSeriesSet = &lackingSet{ChunkSeriesSet: r.ChunkSeriesSet, target: target, hasTarget: target.Next(), lacking: func(target, source storage.ChunkSeries) (storage.ChunkSeries, error) {
-			return s.cfg.Lacking(target, source, u)
-		}}
+	if err != nil {
+		return nil, errors.Join(err, target.Close())
 	}
-	return r, err
+	set := &lackingSet{ChunkSeriesSet: r.ChunkSeriesSet, target: target, hasTarget: target.Next(), lacking: func(target, source storage.ChunkSeries) (storage.ChunkSeries, error) {
+		return s.cfg.Lacking(target, source, u)
+	}}
+	return &Reading{ChunkSeriesSet: set, Damaged: r.Damaged, Close: func() error { return errors.Join(r.Close(), target.Close()) }}, nil
 }
 
 // A lackingSet is what a target lacks of the series of a source. Both are sorted by labels.

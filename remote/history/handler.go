@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
-	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
@@ -169,7 +168,7 @@ func (a *answer) write(ctx context.Context, to Writer, s *prompb.ChunkedSeries) 
 }
 
 // seriesOf returns a series of a frame.
-func seriesOf(s *prompb.ChunkedSeries) (storage.ChunkSeries, error) {
+func seriesOf(s *prompb.ChunkedSeries) (*listSeries, error) {
 	var b labels.ScratchBuilder
 	for _, l := range s.Labels {
 		b.Add(l.Name, l.Value)

@@ -204,7 +204,10 @@ func (h *Healer) bring(ctx context.Context, mint, maxt int64) (Copied, error) {
 func (h *Healer) copyConfig(source *RemoteRead, sel Selection) CopyConfig {
 	return CopyConfig{
 		Source: source, Selection: sel, Target: h.cfg.Target, Logger: h.cfg.Logger, ID: Digest("heal", h.cfg.From.URL),
-		Read: func(ctx context.Context, u Unit) (storage.ChunkSeriesSet, error) { return h.cfg.Read(ctx, sel, u) },
+		Read: func(ctx context.Context, u Unit) (*Reading, error) {
+			set, err := h.cfg.Read(ctx, sel, u)
+			return ReadingOf(set), err
+		},
 		Lacking: func(target, source storage.ChunkSeries, u Unit) (storage.ChunkSeries, error) {
 			return h.cfg.Missing(source, target, u)
 		},

@@ -10,6 +10,9 @@
 //	Joined        whole series of remote read               joined.go
 //	VictoriaMetrics  its export of JSON lines               victoria.go
 //	Copy          what a target lacks of a source           copy.go
+//	Rows          an adapter as the source of a copy        rowsource.go
+//	storedChunk   cells of such rows, compared              rows.go
+//	NewRowsHandler  what an adapter answers there           rowhandler.go
 //	Healer        what a sender has not sent                healer.go
 //	Exemplars     which the others leave out                exemplars.go
 //	Transfers     how far they are, of all processes        transfers.go
@@ -124,6 +127,11 @@ type Reading struct {
 	// Damaged are errors about parts of the unit that are left out.
 	Damaged []error
 	Close   func() error
+}
+
+// ReadingOf returns a reading of a set that holds nothing.
+func ReadingOf(set storage.ChunkSeriesSet) *Reading {
+	return &Reading{ChunkSeriesSet: set, Close: func() error { return nil }}
 }
 
 // A Target stores samples. It is safe for concurrent use.

@@ -14,6 +14,7 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/series"
 )
 
 // Store is a Target in this process.
@@ -111,6 +112,11 @@ func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 
 // append appends what a chunk has of the unit.
 func (w *storeWriter) append(ctx context.Context, to *backfill.Series, c chunks.Meta) error {
+	if stored, ok := c.Chunk.(*storedChunk); ok {
+		base, _ := series.Split(c.MinTime)
+		stored.cell.Time = c.MinTime
+		return to.AppendStored(ctx, base, stored.cell, w.unit.Start, w.unit.Limit)
+	}
 	aggregates, ok := c.Chunk.(*aggregateChunk)
 	if !ok {
 		return to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit)

@@ -37,7 +37,7 @@ var errHistograms = errors.New("aggregates of native histograms")
 //
 // Bytes has the span before what Thanos has, as a uvarint, in milliseconds.
 type aggregateChunk struct {
-	data []byte
+	opaqueChunk
 	span int64
 	// from is where the chunks begin in data.
 	from int
@@ -45,7 +45,7 @@ type aggregateChunk struct {
 
 // newAggregateChunk returns the chunk whose Bytes are data.
 func newAggregateChunk(data []byte) (*aggregateChunk, error) {
-	c := new(aggregateChunk)
+	c := &aggregateChunk{opaqueChunk: opaqueChunk{encoding: encodingAggregates}}
 	if c.Reset(data); !isThanosSpan(c.span) {
 		return nil, fmt.Errorf("a downsampled chunk of a resolution of %d ms", c.span)
 	}
@@ -56,28 +56,6 @@ func newAggregateChunk(data []byte) (*aggregateChunk, error) {
 func isThanosSpan(span int64) bool {
 	return slices.ContainsFunc(rollup.Downsampled, func(r rollup.Resolution) bool { return r.Span() == span })
 }
-
-// Bytes implements chunkenc.Chunk.
-func (c *aggregateChunk) Bytes() []byte { return c.data }
-
-// Encoding implements chunkenc.Chunk.
-func (*aggregateChunk) Encoding() chunkenc.Encoding { return encodingAggregates }
-
-// Appender implements chunkenc.Chunk. There is none.
-func (*aggregateChunk) Appender() (chunkenc.Appender, error) {
-	return nil, errors.New("a downsampled chunk is only read")
-}
-
-// Iterator implements chunkenc.Chunk. It has no samples.
-func (*aggregateChunk) Iterator(chunkenc.Iterator) chunkenc.Iterator {
-	return chunkenc.NewNopIterator()
-}
-
-// NumSamples implements chunkenc.Chunk.
-func (*aggregateChunk) NumSamples() int { return 0 }
-
-// Compact implements chunkenc.Chunk.
-func (*aggregateChunk) Compact() {}
 
 // Reset implements chunkenc.Chunk.
 func (c *aggregateChunk) Reset(stream []byte) {
@@ -178,8 +156,11 @@ func (aggregatePool) Put(chunkenc.Chunk) error { return nil }
 
 // chunkOf returns a chunk of a frame, see Handler.
 func chunkOf(e chunkenc.Encoding, data []byte) (chunkenc.Chunk, error) {
-	if e == encodingAggregates {
+	switch e {
+	case encodingAggregates:
 		return newAggregateChunk(data)
+	case encodingStored:
+		return newStoredChunk(data)
 	}
 	return chunkenc.FromData(e, data)
 }

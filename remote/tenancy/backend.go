@@ -117,6 +117,24 @@ func (t *Engines) Inventory(ctx context.Context, selectors [][]*labels.Matcher, 
 	return e.Inventory(ctx, selectors, limit, fn)
 }
 
+// Stored is that of the engine of the tenant.
+func (t *Engines) Stored(ctx context.Context, q reader.StoredQuery, fn func(reader.Stored) error) error {
+	e, err := t.of(ctx)
+	if err != nil {
+		return err
+	}
+	return e.Stored(ctx, q, fn)
+}
+
+// StoredCurrent is that of the engine of the tenant.
+func (t *Engines) StoredCurrent(ctx context.Context, q reader.StoredQuery, fn func(reader.Stored) error) error {
+	e, err := t.of(ctx)
+	if err != nil {
+		return err
+	}
+	return e.StoredCurrent(ctx, q, fn)
+}
+
 // Metadata is that of the engine of the tenant.
 func (t *Engines) Metadata(ctx context.Context, family string, limit int) ([]ingest.Metadata, error) {
 	e, err := t.of(ctx)

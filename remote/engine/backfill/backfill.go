@@ -5,12 +5,14 @@
 //	Series   samples to the chunks of windows   series.go
 //	         chunks of Prometheus to samples    chunk.go
 //	Rollups  of days whose samples are gone     rollups.go
+//	         cells of another store             stored.go
 //
 // The rules:
 //
 //   - Index before samples. The index rows of a chunk are durable before the chunk.
 //   - A chunk has stamp 0. Where a sender has written a sample of the same time, that one stays, in whatever order
-//     both were written. Of two samples of history, readers choose by the qualifier of their chunks.
+//     both were written. Of two samples of history, readers choose by the qualifier of their chunks. What is copied of another
+//     store has the stamps that it has there.
 //   - A chunk lies in one window. It is one of those that chunk.Splitter makes.
 //   - The store counts: it is what downsample.Days.Counted returns. Rollups of days that were made before are made again.
 //   - Samples outside of Config.Bounds are left out, and counted: those that are not kept, and those that no sender could write.
@@ -32,6 +34,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/merge"
 )
 
 const (
@@ -97,6 +100,8 @@ type Counts struct {
 	// Rolled are those of which only rollups are kept. Kept is how many days of rows had a rollup already, which stays.
 	Rolled int64 `json:"rolled"`
 	Kept   int64 `json:"kept"`
+	// Exemplars are those that were taken.
+	Exemplars int64 `json:"exemplars,omitempty"`
 	// Bytes are those of qualifiers and values of chunks.
 	Bytes int64 `json:"bytes"`
 	// Mutations are the rows of METRIC and INDEX, each once for each batch.
@@ -116,6 +121,7 @@ func (c *Counts) Add(other Counts) {
 	c.Histograms += other.Histograms
 	c.Rolled += other.Rolled
 	c.Kept += other.Kept
+	c.Exemplars += other.Exemplars
 	c.Bytes += other.Bytes
 	c.Mutations += other.Mutations
 	c.Old += other.Old
@@ -125,7 +131,7 @@ func (c *Counts) Add(other Counts) {
 
 // Negate turns the sign of all counts.
 func (c *Counts) Negate() {
-	*c = Counts{-c.Series, -c.Samples, -c.Histograms, -c.Rolled, -c.Kept, -c.Bytes, -c.Mutations, -c.Old, -c.Future, -c.Invalid}
+	*c = Counts{-c.Series, -c.Samples, -c.Histograms, -c.Rolled, -c.Kept, -c.Exemplars, -c.Bytes, -c.Mutations, -c.Old, -c.Future, -c.Invalid}
 }
 
 // A Writer writes samples of history. It is not safe for concurrent use; several may have the same store and index.
@@ -147,6 +153,9 @@ type Writer struct {
 	chunk  decoded
 	counts Counts
 	err    error
+	// stored and builder are scratch space of AppendStored.
+	stored  merge.Row
+	builder labels.ScratchBuilder
 }
 
 // New returns a Writer with an empty batch.
@@ -200,7 +209,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 }
 
 func (w *Writer) write(ctx context.Context) error {
-	if len(w.muts) == 0 {
+	if len(w.muts)+len(w.current) == 0 {
 		return ctx.Err()
 	}
 	slices.SortFunc(w.muts, func(a, b bucketstore.Mutation) int { return bytes.Compare(a.Key, b.Key) })
@@ -233,12 +242,14 @@ func (w *Writer) store(ctx context.Context) error {
 			return err
 		}
 	}
-	err := w.cfg.Store.Apply(storing, bucketstore.Metric, w.muts)
-	w.cfg.Written(w.mint, w.maxt)
-	if err != nil {
-		return fmt.Errorf("store chunks of %d rows, %s: %w", len(w.muts), w.failed(err), err)
+	if len(w.muts) > 0 {
+		err := w.cfg.Store.Apply(storing, bucketstore.Metric, w.muts)
+		w.cfg.Written(w.mint, w.maxt)
+		if err != nil {
+			return fmt.Errorf("store chunks of %d rows, %s: %w", len(w.muts), w.failed(err), err)
+		}
+		w.counts.Mutations += int64(len(w.muts))
 	}
-	w.counts.Mutations += int64(len(w.muts))
 	if len(w.current) > 0 {
 		w.cfg.Current(w.current)
 	}

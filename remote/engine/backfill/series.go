@@ -38,6 +38,11 @@ type Series struct {
 	taken bool
 	// newest is the last one for Config.Current. Its Ref is nil if there is none.
 	newest bucketstore.Sample
+	// stamp is that of the chunks of the open window. It is 0 but for those that AppendStored takes.
+	stamp int64
+	// points and rolledFrom are scratch space of appendRollup, and when the last day begins that it took.
+	points     rollup.Points
+	rolledFrom int64
 }
 
 // Series returns what takes the samples of the series with these labels. Of one series there may be several, one after the other or
@@ -233,7 +238,9 @@ func (s *Series) seal() error {
 		}
 		return s.addRollups()
 	}
-	return s.chunks.Flush()
+	err := s.chunks.Flush()
+	s.stamp = 0
+	return err
 }
 
 // pending returns the error of Config.Pending for samples in [start, limit).
@@ -254,7 +261,7 @@ func (s *Series) addChunk(encoding byte, first, last int64, data []byte) error {
 	}
 	w := s.w
 	var c bucketstore.Cell
-	c, w.space = bucketstore.AppendChunkCell(w.space, chunk.Sealed{Encoding: encoding, Data: data}, first, last)
+	c, w.space = bucketstore.AppendChunkCell(w.space, chunk.Sealed{Encoding: encoding, Stamp: s.stamp, Data: data}, first, last)
 	s.addOp(first, last, c.SetOp())
 	return nil
 }

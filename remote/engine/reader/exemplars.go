@@ -22,20 +22,14 @@ import (
 // that any of the selectors matches, sorted by series and then by time. There may be
 // as many as the limit on samples allows, or as WithExemplarLimit keeps.
 func (r *Reader) Exemplars(ctx context.Context, start, end int64, selectors [][]*labels.Matcher) ([]exemplar.QueryResult, error) {
-	found := make(map[string]index.Series)
 	q := r.withCut(ctx, Query{Mint: start, Maxt: end})
-	for _, q.Matchers = range selectors {
-		result, err := r.Find(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range result.Series {
-			have := found[s.Key]
-			s.Bases = append(slices.Clone(have.Bases), s.Bases...)
-			slices.Sort(s.Bases)
-			s.Bases = slices.Compact(s.Bases)
-			found[s.Key] = s
-		}
+	all, err := r.findAny(ctx, q, selectors)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]index.Series, len(all))
+	for _, s := range all {
+		found[s.Key] = s
 	}
 	results, err := r.readExemplars(ctx, found, q)
 	if results == nil {
