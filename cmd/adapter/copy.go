@@ -35,7 +35,7 @@ type copyOptions struct {
 const copyAge = 10 * time.Minute
 
 func (o *options) copyCommand(app *kingpin.Application) {
-	c := app.Command(commandCopy, "Bring the samples of an adapter to another store: compares both, and writes what differs. Can be stopped and repeated at any time; ends with 0 if both have the same samples. --to is an adapter that serves; without it this process opens the store, which must be closed if it is embedded.")
+	c := app.Command(commandCopy, "Bring what an adapter has to another store, by rows: samples with start timestamps, exemplars, and rollups of days whose samples are gone. Compares both, and writes what differs. Can be stopped and repeated at any time; ends with 0 if both have the same. --to is an adapter that serves; without it this process opens the store, which must be closed if it is embedded.")
 	v := &o.copy
 	c.Flag("from", "URL of the adapter that has the samples, such as http://localhost:9201.").Required().StringVar(&v.from)
 	c.Flag("to", "URL of the adapter that is to have them, with --web.enable-admin-api.").StringVar(&v.to)

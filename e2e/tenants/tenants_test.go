@@ -142,6 +142,18 @@ func check(t testing.TB, a *harness.Adapter, n tenant, others []tenant, at int64
 			}
 		}
 	}
+	for _, of := range []string{"samples", "rollups", "current"} {
+		params := url.Values{"match[]": {`{__name__=~".+"}`}, "start": {strconv.FormatInt(at-3_600_000, 10)}, "limit": {strconv.FormatInt(at+3_600_000, 10)}, "of": {of}}
+		resp, err := harness.Post(context.Background(), a.URL("/api/v1/read/rows")+"?"+params.Encode(), n.as(nil), nil)
+		if err != nil || resp.Status != http.StatusOK || of != "rollups" && !strings.Contains(resp.Body, n.word) && !slices.Contains(silent, "/api/v1/"+of) {
+			t.Errorf("%s asks for rows of %s: %v, %.500s", n.name, of, err, resp)
+		}
+		for _, o := range others {
+			if o.name != n.name && strings.Contains(resp.Body, o.word) {
+				t.Errorf("%s asks for rows of %s and is told %s, which is of %s", n.name, of, o.word, o.name)
+			}
+		}
+	}
 	want := strconv.FormatFloat(n.value, 'f', -1, 64)
 	if resp := n.get(t, a, "/api/v1/query", url.Values{"query": {"same"}, "time": {harness.FormatSeconds(at)}}); !strings.Contains(resp.Body, `,"`+want+`"]`) {
 		t.Errorf("%s: same is %s, want %s", n.name, resp.Body, want)

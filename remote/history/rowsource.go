@@ -157,6 +157,9 @@ func readRows(ctx context.Context, client *http.Client, base string, q reader.St
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusNotFound {
+			return nil, fmt.Errorf("%s: %s: it is no adapter of this version", req.URL.Redacted(), resp.Status)
+		}
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorText)) // what of it came
 		return nil, fmt.Errorf("%s: %s: %s", req.URL.Redacted(), resp.Status, strings.TrimSpace(string(text)))
 	}

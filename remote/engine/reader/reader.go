@@ -9,6 +9,7 @@
 //	rollupScan      rollups in place of samples                 rollups.go, points.go
 //	Reduction       as samples, for those who compute on them   reduced.go
 //	Exemplars       beside the samples of a series              exemplars.go
+//	Stored          cells, as another store can keep them       stored.go
 //	Explain         which rows a query reads                    explain.go, origins.go
 //	Usage           how much was read for a request             usage.go
 //	Cut             before which nothing is read                cut.go
