@@ -182,7 +182,7 @@ func (cfg *CopyConfig) same(ctx context.Context, u Unit) (isSame bool, err error
 		compare = cfg.lacksNothing
 	}
 	for n := 1; ; n++ {
-		if isSame, err = compare(ctx, u); err == nil || n == attempts || ctx.Err() != nil {
+		if isSame, err = compare(ctx, u); err == nil || n == attempts || ctx.Err() != nil || errors.As(err, new(*finalError)) {
 			break
 		}
 		level.Warn(cfg.Logger).Log("msg", "source and target could not be compared, trying again", "part", u, "pause", wait, "err", err)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,5 +281,26 @@ func TestBadRows(t *testing.T) {
 		if isGood := resp.StatusCode == http.StatusOK; isGood != (want == "") || !strings.Contains(string(body), want) {
 			t.Errorf("%s: %s %s", form, resp.Status, body)
 		}
+	}
+}
+
+// TestRowsOfAnotherVersion: an adapter that gives no rows is asked once, and named.
+func TestRowsOfAnotherVersion(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	s := newStore(t)
+	sel := Selection{Mint: start, Maxt: start + 1}
+	from, to := rowsOf(t, nil, server.URL, sel), rowsOf(t, s, "", sel)
+	defer from.close()
+	_, err := Copy(t.Context(), CopyConfig{
+		Source: from, Selection: sel, Target: s, ID: "test", Read: to.Open, Lacking: LackingRows,
+		Same: func(ctx context.Context, u Unit) (bool, error) { return SameRows(ctx, from, to, u, nil) },
+	}, func(Copied) {})
+	if err == nil || !strings.Contains(err.Error(), server.URL) || !strings.Contains(err.Error(), "no adapter of this version") || asked.Load() != 1 {
+		t.Errorf("asked %d times: %v", asked.Load(), err)
 	}
 }

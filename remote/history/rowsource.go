@@ -118,7 +118,10 @@ func (r *Rows) open(ctx context.Context, q reader.StoredQuery, current bool) (*R
 	set, err := r.read(ctx, q, current)
 	if err != nil {
 		cancel()
-		return nil, &Temporary{err}
+		if !errors.As(err, new(*finalError)) {
+			err = &Temporary{err}
+		}
+		return nil, err
 	}
 	if q.Rollups {
 		set.keep = r.isKept
@@ -157,11 +160,15 @@ func readRows(ctx context.Context, client *http.Client, base string, q reader.St
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		if resp.StatusCode == http.StatusNotFound {
-			return nil, fmt.Errorf("%s: %s: it is no adapter of this version", req.URL.Redacted(), resp.Status)
-		}
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorText)) // what of it came
-		return nil, fmt.Errorf("%s: %s: %s", req.URL.Redacted(), resp.Status, strings.TrimSpace(string(text)))
+		err := fmt.Errorf("%s: %s: %s", req.URL.Redacted(), resp.Status, strings.TrimSpace(string(text)))
+		switch {
+		case resp.StatusCode == http.StatusNotFound:
+			err = &finalError{fmt.Errorf("%s: %s: it is no adapter of this version", req.URL.Redacted(), resp.Status)}
+		case resp.StatusCode < http.StatusInternalServerError:
+			err = &finalError{err}
+		}
+		return nil, err
 	}
 	frames := remote.NewChunkedReader(resp.Body, maxFrameBytes, nil)
 	return &rowSet{close: resp.Body.Close, next: func() (*listSeries, error) {
@@ -175,6 +182,9 @@ func readRows(ctx context.Context, client *http.Client, base string, q reader.St
 		return seriesOf(frame.ChunkedSeries[0])
 	}}, nil
 }
+
+// A finalError is an answer that will be the same another time.
+type finalError struct{ error }
 
 // maxErrorText bounds what is shown of an answer that is an error, in bytes.
 const maxErrorText = 4 << 10
