@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote/export"
 	"github.com/promtable/promtable/remote/history"
@@ -117,34 +114,6 @@ func copyReported(ctx context.Context, cfg history.CopyConfig, t history.Transfe
 		return history.ReportedCopy(ctx, cfg, t, client.Report, report.copied)
 	}
 	return history.Copy(ctx, cfg, report.copied)
-}
-
-// readURL returns the URL of the remote read of an adapter.
-func readURL(base string) string { return strings.TrimSuffix(base, "/") + "/api/v1/read" }
-
-// targetSource returns what reads a target.
-func (o *options) targetSource(to string, target history.Target) (export.Source, error) {
-	if to != "" {
-		server, err := o.askedAdapter(readURL(to), o.tenancy.of)
-		if err != nil {
-			return nil, err
-		}
-		return remoteSource(server)
-	}
-	return engineSource(target.(*history.Store).Engine), nil
-}
-
-// readUnit returns the series of a selection in a unit.
-func readUnit(ctx context.Context, from export.Source, sel history.Selection, u history.Unit) (storage.ChunkSeriesSet, error) {
-	return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, from)
-}
-
-// selectorsOf returns the selectors of what is copied, at least one.
-func selectorsOf(sel history.Selection) [][]*labels.Matcher {
-	if len(sel.Matchers) == 0 {
-		return allSeries()
-	}
-	return sel.Matchers
 }
 
 // rowsOf returns the rows of the source, which shows samples and rollups from these times on, and of the target.

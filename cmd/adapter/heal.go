@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-kit/log"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote/export"
@@ -155,4 +156,32 @@ func healStore(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return fmt.Errorf("in %d parts samples are still missing, see above", healed.Different)
 	}
 	return nil
+}
+
+// readURL returns the URL of the remote read of a server.
+func readURL(base string) string { return strings.TrimSuffix(base, "/") + "/api/v1/read" }
+
+// targetSource returns what reads a target.
+func (o *options) targetSource(to string, target history.Target) (export.Source, error) {
+	if to != "" {
+		server, err := o.askedAdapter(readURL(to), o.tenancy.of)
+		if err != nil {
+			return nil, err
+		}
+		return remoteSource(server)
+	}
+	return engineSource(target.(*history.Store).Engine), nil
+}
+
+// readUnit returns the series of a selection in a unit.
+func readUnit(ctx context.Context, from export.Source, sel history.Selection, u history.Unit) (storage.ChunkSeriesSet, error) {
+	return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, from)
+}
+
+// selectorsOf returns the selectors of what is compared, at least one.
+func selectorsOf(sel history.Selection) [][]*labels.Matcher {
+	if len(sel.Matchers) == 0 {
+		return allSeries()
+	}
+	return sel.Matchers
 }

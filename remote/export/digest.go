@@ -1,17 +1,14 @@
 package export
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash"
 	"maps"
 	"slices"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -115,39 +112,13 @@ func appendSample(dst []byte, kind chunkenc.ValueType, it chunkenc.Iterator) []b
 	switch kind {
 	case chunkenc.ValHistogram:
 		_, v.Histogram = it.AtHistogram(nil)
-		forget(&v.Histogram.CounterResetHint)
 	case chunkenc.ValFloatHistogram:
 		_, v.FloatHistogram = it.AtFloatHistogram(nil)
-		forget(&v.FloatHistogram.CounterResetHint)
 	default:
 		_, v.Float = it.At()
 	}
+	v.ForgetResets()
 	return cell.Append(binary.BigEndian.AppendUint64(dst, uint64(it.AtT())), v)
-}
-
-// Contains says whether one series has all samples of another in [mint, maxt], in milliseconds, as a digest compares them. Both are read once.
-func Contains(one, other storage.ChunkSeries, mint, maxt int64) (bool, error) {
-	first, err := samplesOf(one)
-	if err != nil {
-		return false, err
-	}
-	second, err := samplesOf(other)
-	if err != nil {
-		return false, err
-	}
-	has, wants := clipped{first, mint, maxt}.Iterator(nil), clipped{second, mint, maxt}.Iterator(nil)
-	var a, b []byte
-	for kind := wants.Next(); kind != chunkenc.ValNone; kind = wants.Next() {
-		found := has.Seek(wants.AtT())
-		if found == chunkenc.ValNone || has.AtT() != wants.AtT() {
-			return false, has.Err()
-		}
-		a, b = appendSample(a[:0], found, has), appendSample(b[:0], kind, wants)
-		if !bytes.Equal(a, b) {
-			return false, nil
-		}
-	}
-	return true, errors.Join(has.Err(), wants.Err())
 }
 
 // samplesOf returns a series as samples.
@@ -178,13 +149,6 @@ func (s *singleSet) Next() bool {
 func (s *singleSet) At() storage.ChunkSeries { return s.of }
 
 func (*singleSet) Err() error { return nil }
-
-// forget leaves of a hint only whether it is of a gauge.
-func forget(hint *histogram.CounterResetHint) {
-	if *hint != histogram.GaugeType {
-		*hint = histogram.UnknownCounterReset
-	}
-}
 
 // end adds the day, if it has samples.
 func (d *daySums) end() {

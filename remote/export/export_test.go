@@ -409,41 +409,6 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestContains: a series contains another if it has all of its samples in a range, bit for bit, whatever it has beside them.
-func TestContains(t *testing.T) {
-	of := func(samples ...chunks.Sample) storage.ChunkSeries {
-		meta, err := chunks.ChunkFromSamples(samples)
-		if len(samples) == 0 {
-			return &storage.ChunkSeriesEntry{ChunkIteratorFn: func(chunks.Iterator) chunks.Iterator { return storage.NewListChunkSeriesIterator() }}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &storage.ChunkSeriesEntry{ChunkIteratorFn: func(chunks.Iterator) chunks.Iterator { return storage.NewListChunkSeriesIterator(meta) }}
-	}
-	at := func(t int64, v float64) chunks.Sample { return sample{t: t, v: v} }
-	nan := math.Float64frombits(0x7ff8000000000003)
-	for _, c := range []struct {
-		name       string
-		one, other storage.ChunkSeries
-		want       bool
-	}{
-		{"the same", of(at(1, 2), at(3, nan)), of(at(1, 2), at(3, nan)), true},
-		{"more", of(at(1, 2), at(2, 7), at(3, 4)), of(at(1, 2), at(3, 4)), true},
-		{"less", of(at(1, 2)), of(at(1, 2), at(3, 4)), false},
-		{"another value", of(at(1, 2), at(3, 4)), of(at(1, 2), at(3, 5)), false},
-		{"another NaN", of(at(3, math.NaN())), of(at(3, nan)), false},
-		{"another zero", of(at(3, 0)), of(at(3, math.Copysign(0, -1))), false},
-		{"nothing", of(), of(at(3, 1)), false},
-		{"of nothing", of(at(3, 1)), of(), true},
-		{"beside the range", of(at(3, 1)), of(at(0, 9), at(3, 1), at(11, 9)), true},
-	} {
-		if got, err := export.Contains(c.one, c.other, 1, 10); err != nil || got != c.want {
-			t.Errorf("%s: %t, %v", c.name, got, err)
-		}
-	}
-}
-
 // TestPaced: all samples come, and a rate that is far too low makes the reader wait, until its context ends.
 func TestPaced(t *testing.T) {
 	w := newWorld(t)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -230,7 +229,7 @@ func contentOf(all []chunks.Meta) (content []byte, err error) {
 			if err != nil {
 				return nil, err
 			}
-			forgetResets(&v)
+			v.ForgetResets()
 			content = cell.Append(binary.BigEndian.AppendUint64(content, uint64(t)), v)
 		}
 		if err := row.Err(); err != nil {
@@ -238,16 +237,6 @@ func contentOf(all []chunks.Meta) (content []byte, err error) {
 		}
 	}
 	return content, nil
-}
-
-// forgetResets leaves of what a histogram says of counter resets only whether it is of a gauge: the rest depends on the chunks.
-func forgetResets(v *cell.Value) {
-	if h := v.Histogram; h != nil && h.CounterResetHint != histogram.GaugeType {
-		h.CounterResetHint = histogram.UnknownCounterReset
-	}
-	if h := v.FloatHistogram; h != nil && h.CounterResetHint != histogram.GaugeType {
-		h.CounterResetHint = histogram.UnknownCounterReset
-	}
 }
 
 // LackingRows is Lacking of a CopyConfig whose source and target are adapters.

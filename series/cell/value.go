@@ -32,6 +32,22 @@ type Value struct {
 	FloatHistogram *histogram.FloatHistogram
 }
 
+// ForgetResets leaves of what the histogram of v says of counter resets only whether it is of a gauge: the rest depends
+// on the chunk that it was in. The histogram is changed.
+func (v Value) ForgetResets() {
+	forget := func(hint *histogram.CounterResetHint) {
+		if *hint != histogram.GaugeType {
+			*hint = histogram.UnknownCounterReset
+		}
+	}
+	switch {
+	case v.Histogram != nil:
+		forget(&v.Histogram.CounterResetHint)
+	case v.FloatHistogram != nil:
+		forget(&v.FloatHistogram.CounterResetHint)
+	}
+}
+
 // Append appends v as the value of a cell. A float without a start is as
 // AppendFloat writes it. The histograms must pass their Validate:
 // Append does not check them. A nil list and an empty one are the same.
