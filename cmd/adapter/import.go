@@ -31,6 +31,7 @@ const (
 	commandImport       = "import"
 	commandImportBlocks = "import blocks"
 	commandImportText   = "import openmetrics"
+	commandImportInflux = "import influx"
 	commandImportRead   = "import remote-read"
 	commandImportExport = "import victoriametrics"
 )
@@ -48,6 +49,8 @@ type importOptions struct {
 	workDir string
 	// file is a text, or - for the standard input, from the URL of a source, headers those of requests to it, and httpConfig a file with TLS and credentials.
 	file, from, httpConfig string
+	// precision is the unit of timestamps of line protocol, one of history.Precisions.
+	precision string
 	headers                map[string]string
 }
 
@@ -77,6 +80,9 @@ func (o *options) importCommand(app *kingpin.Application) {
 	blocks.Arg("dir", "A block, or a directory with blocks: that of --storage.tsdb.path of Prometheus, or a snapshot of it. Or those of Thanos or Mimir in object storage, such as s3://bucket/tenant or gs://bucket.").Required().StringsVar(&i.dirs)
 	text := c.Command("openmetrics", "Import OpenMetrics text with timestamps.")
 	text.Arg("file", "File with the text, or - for the standard input.").Required().StringVar(&i.file)
+	influx := c.Command("influx", "Import a text in the line protocol of InfluxDB, as influxd inspect export-lp writes it.")
+	influx.Arg("file", "File with the text, or - for the standard input.").Required().StringVar(&i.file)
+	influx.Flag("precision", "Unit of its timestamps: ns, us, ms or s.").Default("ns").EnumVar(&i.precision, "ns", "us", "ms", "s")
 	i.headers = make(map[string]string)
 	for _, of := range []struct{ name, help, example string }{
 		{"remote-read", "Import from a server with remote read, such as Prometheus, Mimir or another adapter. It needs --start.", "http://localhost:9090/api/v1/read"},
@@ -133,6 +139,9 @@ func (o *options) source(ctx context.Context, logger log.Logger) (source history
 		source, err = o.blocks(ctx, sel, logger)
 	case commandImportText:
 		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), o.in, sel, logger) // kingpin makes "" of "-"
+	case commandImportInflux:
+		source, err = history.NewInflux(cmp.Or(i.file, "-"), o.in, history.Precisions[i.precision], sel, logger)
+		texts = append(texts, i.precision)
 	case commandImportRead:
 		source, err = history.NewRemoteRead(server, sel)
 		texts = append(append(texts, i.from), i.headerTexts()...)

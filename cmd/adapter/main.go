@@ -70,6 +70,7 @@ func main() {
 		commandExportOpenMetrics: exportSamples,
 		commandImportBlocks:      importSamples,
 		commandImportText:        importSamples,
+		commandImportInflux:      importSamples,
 		commandImportRead:        importSamples,
 		commandImportExport:      importSamples,
 		commandRetentionExplain:  explainRetention,

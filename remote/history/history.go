@@ -5,7 +5,9 @@
 //	Blocks        blocks of a TSDB in a directory           blocks.go
 //	checkHead     what their write-ahead log has more   wal.go
 //	salvage       what a damaged index still has       salvage.go
-//	OpenMetrics   text with timestamps                      openmetrics.go
+//	Text          lines with timestamps                     text.go
+//	              of OpenMetrics                            openmetrics.go
+//	              of InfluxDB                               influx.go
 //	RemoteRead    a server with remote read                 remoteread.go
 //	Joined        whole series of remote read               joined.go
 //	VictoriaMetrics  its export of JSON lines               victoria.go

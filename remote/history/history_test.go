@@ -699,7 +699,7 @@ func TestOddBlockTimes(t *testing.T) {
 }
 
 // openText returns the source of a text.
-func openText(t *testing.T, text []byte, logger log.Logger) (*OpenMetrics, error) {
+func openText(t *testing.T, text []byte, logger log.Logger) (*Text, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, text, 0o600); err != nil {

@@ -79,6 +79,9 @@ func (r *Reader) findAny(ctx context.Context, q Query, selectors [][]*labels.Mat
 		if err != nil {
 			return nil, err
 		}
+		if len(selectors) == 1 {
+			return result.Series, nil
+		}
 		for _, s := range result.Series {
 			s.Bases = append(slices.Clone(found[s.Key].Bases), s.Bases...)
 			slices.Sort(s.Bases)
