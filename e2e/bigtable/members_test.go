@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -216,16 +215,12 @@ func TestMembers(t *testing.T) {
 
 	stopped := m.all[1]
 	m.send(stopped, 3)
-	if err := syscall.Kill(stopped.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stopped.Suspend(t)
 	began := time.Now()
 	if _, warnings, status := m.get(m.reader, 3, nil); status != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], "has not answered") {
 		t.Errorf("beside a member that is stopped: %d, warnings %q after %s", status, warnings, time.Since(began))
 	}
-	if err := syscall.Kill(stopped.PID(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	stopped.Continue(t)
 	harness.Eventually(t, "the member that goes on is asked again", func() error {
 		if _, warnings, _ := m.get(m.reader, 3, nil); len(warnings) > 0 {
 			return fmt.Errorf("%q", warnings)
@@ -399,14 +394,10 @@ func TestMembersUnderLoad(t *testing.T) {
 	more("answers lack the member that was killed", &lacking, 20)
 	m.all[0].Rerun(t)
 	more("all members answer again", &asked, some)
-	if err := syscall.Kill(m.all[1].PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	m.all[1].Suspend(t)
 	more("answers lack the member that is stopped", &lacking, 4) // each writer may wait for it
 	time.Sleep(*pause)
-	if err := syscall.Kill(m.all[1].PID(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	m.all[1].Continue(t)
 	more("all members answer again", &asked, some)
 	m.all[2].Terminate(t)
 	more("two members answer", &asked, some)

@@ -97,6 +97,23 @@ func (p *Process) Tail() string { return p.log.tail(30) }
 // PID returns the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Suspend stops all threads of the process by SIGSTOP, until Continue.
+func (p *Process) Suspend(t testing.TB) {
+	t.Helper()
+	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, p.name+" is stopped", func() error { return isStopped(p.PID()) })
+}
+
+// Continue lets a process go on that is stopped.
+func (p *Process) Continue(t testing.TB) {
+	t.Helper()
+	if err := syscall.Kill(p.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // String returns the name of the program and its flags.
 func (p *Process) String() string { return p.name + " " + quoteArgs(p.cmd.Args[1:]) }
 

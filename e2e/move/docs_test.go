@@ -37,6 +37,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	must(os.Symlink(harness.AdapterProgram(t), filepath.Join(dir, "adapter")))
 	must(os.WriteFile(filepath.Join(dir, "samples.txt"), fmt.Appendf(nil, "# TYPE s gauge\ns 1 %d\n# EOF\n", first/1000), 0o600))
+	must(os.WriteFile(filepath.Join(dir, "samples.lp"), fmt.Appendf(nil, "s,of=influx value=1 %d000000\n", first), 0o600))
 	must(os.Mkdir(filepath.Join(dir, "blocks"), 0o700))
 	blocks := snapshot(t, p)
 	must(os.CopyFS(filepath.Join(dir, "mimir"), os.DirFS(blocks)))
