@@ -84,7 +84,7 @@ func arrows() []arrow {
 		{"remote/explain", []string{"series/expr", "remote/engine/reader", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
 		{"remote/api", []string{"series", "series/expr", "series/rollup", "index", "bucketstore", "remote/engine", "remote/engine/current", "remote/engine/eval", "remote/engine/reader", "remote/engine/resultcache", "remote/ingest", "remote/fleet", "remote/queries", "remote/request", "remote/timeline", "remote/scope", "remote/spans"}, []string{"remote/jobs/...", "series/...", "bucketstore/...", "remote/timeline/...", "remote/remotetest"}},
 		{"remote/boards", []string{"series", "bucketstore", "bucketstore/meta", "remote/request", "remote/scope"}, []string{"bucketstore/pebble"}},
-		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request", "remote/scope"}, append(protocolTests, "remote/jobs/deletion")},
+		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/engine/reader", "remote/request", "remote/scope"}, append(protocolTests, "remote/jobs/deletion")},
 		{"remote/tenancy", []string{"series", "series/rollup", "index", "bucketstore", "bucketstore/meta", "remote/engine", "remote/engine/current", "remote/engine/eval", "remote/engine/reader", "remote/engine/seriescache", "remote/history", "remote/ingest", "remote/jobs/deletion", "remote/jobs/drop", "remote/request", "remote/scope"}, nil},
 		{"remote/users", []string{"series", "remote/request"}, nil},
 		{"remote/jobs/drop", []string{"series", "bucketstore", "bucketstore/meta", "remote/jobs"}, []string{"bucketstore/...", "series/..."}},

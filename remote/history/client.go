@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,7 +22,6 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine/backfill"
-	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -92,7 +92,7 @@ func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
 	return w, nil
 }
 
-// Shown returns the times before which the adapter shows no samples, and no rollups of a resolution, in milliseconds. It is timeline.Never of a resolution that
+// Shown returns the times before which the adapter shows no samples, and no rollups of a resolution, in milliseconds. It is math.MaxInt64 of a resolution that
 // is not kept. Unless patient is set, it is asked once.
 func (c *Client) Shown(ctx context.Context, patient bool) (shown [rollup.NumResolutions]int64, err error) {
 	var answer struct {
@@ -111,14 +111,14 @@ func (c *Client) Shown(ctx context.Context, patient bool) (shown [rollup.NumReso
 		return shown, err
 	}
 	for r := range shown {
-		shown[r] = timeline.Never
+		shown[r] = math.MaxInt64
 		for _, of := range answer.Data.Resolutions {
 			if of.Name == rollup.Resolution(r).String() {
 				shown[r] = of.From
 			}
 		}
 	}
-	if shown[rollup.Raw] == timeline.Never {
+	if shown[rollup.Raw] == math.MaxInt64 {
 		return shown, fmt.Errorf("%s does not say from when on it has samples: it is no adapter of this version", c.base)
 	}
 	return shown, nil
