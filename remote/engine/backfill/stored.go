@@ -146,7 +146,9 @@ func (s *Series) appendRollup(base int64, c bucketstore.Cell, start, limit int64
 		s.w.counts.Samples += samples
 		s.w.counts.Rolled += samples
 	}
-	s.addOp(first, last, bucketstore.Op{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: day + rollup.Day, Value: c.Value})
+	row, _ := series.Split(first)
+	qualifier := series.AppendQualifier(nil, rollup.Qualifier(day, row))
+	s.addOp(first, last, bucketstore.Op{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: qualifier, Time: day + rollup.Day, Value: c.Value})
 	s.addEntry(last)
 	return nil
 }
