@@ -51,7 +51,7 @@ type importOptions struct {
 	file, from, httpConfig string
 	// precision is the unit of timestamps of line protocol, one of history.Precisions.
 	precision string
-	headers                map[string]string
+	headers   map[string]string
 }
 
 // importInterval is how often an import logs how far it is, terminalInterval how often it writes that to a terminal.
