@@ -124,7 +124,7 @@ func (o *options) rowsOf(ctx context.Context, sel history.Selection, shown [roll
 	store, isHere := target.(*history.Store)
 	if isHere {
 		ofTarget = store.Engine.Shown(ctx)
-	} else if ofTarget, err = target.(*history.Client).Shown(ctx, true); err != nil {
+	} else if ofTarget, err = target.(*history.Client).Shown(ctx, history.SendAttempts); err != nil {
 		return nil, nil, fmt.Errorf("ask the target which rollups it has: %w", err)
 	}
 	for _, r := range rollup.Downsampled {
@@ -164,7 +164,7 @@ func (o *options) shownAtSource(ctx context.Context) (shown [rollup.NumResolutio
 		return shown, fmt.Errorf("--%s: %w", httpConfigFlag, err)
 	}
 	defer client.Close()
-	if shown, err = client.Shown(ctx, false); err != nil {
+	if shown, err = client.Shown(ctx, 1); err != nil {
 		return shown, fmt.Errorf("ask the source from when on it has samples: %w; if it is no adapter, there is adapter import", err)
 	}
 	return shown, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -65,10 +66,15 @@ func (o *options) copyMetadata(ctx context.Context, target history.Target) (n in
 	if isHere {
 		var rejected ingest.Rejected
 		err := store.Engine.AppendMetadata(ctx, lacking, &rejected)
-		return len(lacking), err
+		return len(lacking), errors.Join(err, rejected.Err())
 	}
+	client, err := o.metadataClient()
+	if err != nil {
+		return 0, err
+	}
+	defer client.Client.CloseIdleConnections()
 	for part := range slices.Chunk(lacking, metadataAtOnce) {
-		if err := o.sendMetadata(ctx, part); err != nil {
+		if err := sendMetadata(ctx, client, part); err != nil {
 			return n, err
 		}
 		n += len(part)
@@ -100,8 +106,24 @@ func (o *options) metadataAt(ctx context.Context, base, tenant string) (map[stri
 	return found, nil
 }
 
-// sendMetadata sends metadata to the target, as a sender does.
-func (o *options) sendMetadata(ctx context.Context, all []ingest.Metadata) error {
+// metadataClient returns what sends metadata to the target, as a sender does.
+func (o *options) metadataClient() (*remote.Client, error) {
+	server, err := o.askedAdapter(strings.TrimSuffix(o.copy.to, "/")+"/api/v1/write", o.tenancy.of)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		return nil, err
+	}
+	client, err := remote.NewWriteClient("copy", &remote.ClientConfig{URL: &config.URL{URL: u}, Timeout: model.Duration(time.Minute), Headers: server.Headers, HTTPClientConfig: server.HTTP, WriteProtoMsg: remotewrite.WriteV1MessageType})
+	if err != nil {
+		return nil, err
+	}
+	return client.(*remote.Client), nil
+}
+
+func sendMetadata(ctx context.Context, to *remote.Client, all []ingest.Metadata) error {
 	var req prompb.WriteRequest
 	for _, m := range all {
 		kind := prompb.MetricMetadata_MetricType(prompb.MetricMetadata_MetricType_value[strings.ToUpper(string(m.Type))])
@@ -111,18 +133,6 @@ func (o *options) sendMetadata(ctx context.Context, all []ingest.Metadata) error
 	if err != nil {
 		return err
 	}
-	server, err := o.askedAdapter(strings.TrimSuffix(o.copy.to, "/")+"/api/v1/write", o.tenancy.of)
-	if err != nil {
-		return err
-	}
-	u, err := url.Parse(server.URL)
-	if err != nil {
-		return err
-	}
-	client, err := remote.NewWriteClient("copy", &remote.ClientConfig{URL: &config.URL{URL: u}, Timeout: model.Duration(time.Minute), Headers: server.Headers, HTTPClientConfig: server.HTTP, WriteProtoMsg: remotewrite.WriteV1MessageType})
-	if err != nil {
-		return err
-	}
-	_, err = client.Store(ctx, snappy.Encode(nil, body), 0)
+	_, err = to.Store(ctx, snappy.Encode(nil, body), 0)
 	return err
 }

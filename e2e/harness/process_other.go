@@ -3,15 +3,21 @@
 package harness
 
 import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
-	"time"
 )
 
 // dieTogether works on Linux only.
 func dieTogether() *syscall.SysProcAttr { return nil }
 
-// isStopped waits: it cannot be seen.
-func isStopped(int) error {
-	time.Sleep(100 * time.Millisecond)
-	return nil
+// isStopped returns nil if a process does not run any more, after a SIGSTOP.
+func isStopped(pid int) error {
+	state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
+	if err == nil && !strings.HasPrefix(strings.TrimSpace(string(state)), "T") {
+		err = fmt.Errorf("%d is %s", pid, state)
+	}
+	return err
 }

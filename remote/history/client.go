@@ -30,9 +30,9 @@ const (
 	sendBytes = 4 << 20
 	// requestTimeout is longer than handleTimeout.
 	requestTimeout = 3 * time.Minute
-	// sendAttempts is how often a request is sent that the adapter does not answer, or answers to try again. The pause doubles up to
+	// SendAttempts is how often a request is sent that the adapter does not answer, or answers to try again. The pause doubles up to
 	// maxSendPause.
-	sendAttempts = 12
+	SendAttempts = 12
 	maxSendPause = 30 * time.Second
 	// maxAnswer bounds an answer, in bytes.
 	maxAnswer = 16 << 20
@@ -93,8 +93,8 @@ func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
 }
 
 // Shown returns the times before which the adapter shows no samples, and no rollups of a resolution, in milliseconds. It is math.MaxInt64 of a resolution that
-// is not kept. Unless patient is set, it is asked once.
-func (c *Client) Shown(ctx context.Context, patient bool) (shown [rollup.NumResolutions]int64, err error) {
+// is not kept. The adapter is asked up to so many times.
+func (c *Client) Shown(ctx context.Context, attempts int) (shown [rollup.NumResolutions]int64, err error) {
 	var answer struct {
 		Data struct {
 			Resolutions []struct {
@@ -102,10 +102,6 @@ func (c *Client) Shown(ctx context.Context, patient bool) (shown [rollup.NumReso
 				From int64
 			}
 		}
-	}
-	attempts := 1
-	if patient {
-		attempts = sendAttempts
 	}
 	if err := c.doAt(ctx, attempts, http.MethodGet, c.base+"/api/v1/status/store", nil, nil, &answer); err != nil {
 		return shown, err
@@ -126,7 +122,7 @@ func (c *Client) Shown(ctx context.Context, patient bool) (shown [rollup.NumReso
 
 // do sends a request about an import until it is answered, and decodes the answer.
 func (c *Client) do(ctx context.Context, method string, params url.Values, body []byte, result any) error {
-	return c.doAt(ctx, sendAttempts, method, c.base+Path, params, body, result)
+	return c.doAt(ctx, SendAttempts, method, c.base+Path, params, body, result)
 }
 
 // doAt sends a request up to so many times.

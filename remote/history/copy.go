@@ -19,7 +19,7 @@ import (
 	"github.com/promtable/promtable/series/rollup"
 )
 
-// CopyConfig says what a Copy does. All but Workers, SamplesPerSecond and Logger is required.
+// CopyConfig says what a Copy does. All but RolledBefore, Same, Workers, SamplesPerSecond and Logger is required.
 type CopyConfig struct {
 	// Source is read where both differ.
 	Source Source

@@ -63,7 +63,9 @@ func newStore(t *testing.T) *Store {
 // openStore returns a target over an embedded store, and what removes its deleted samples.
 func openStore(t *testing.T) (*Store, *deletion.Executor) {
 	t.Helper()
-	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), CacheBytes: 4 << 20, MemTableBytes: 4 << 20})
+	tables := bucketstore.Tables(bucketstore.Retention{})
+	tables[bucketstore.Current].Families[0].MaxAge = 0 // the samples of the tests are years old
+	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: tables, CacheBytes: 4 << 20, MemTableBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // Precisions are the units of the timestamps of line protocol, by their names in InfluxDB.
 var Precisions = map[string]lineprotocol.Precision{"ns": lineprotocol.Nanosecond, "us": lineprotocol.Microsecond, "ms": lineprotocol.Millisecond, "s": lineprotocol.Second}
 
-// NewInflux returns a text in the line protocol of InfluxDB: that in a file, or that of in if path is "-". As Telegraf and the exporter of InfluxDB do for Prometheus, a
+// NewInflux returns a text in the line protocol of InfluxDB: that in a file, or that of in if path is "-". A
 // field becomes the series <measurement>_<field>, or <measurement> if the field is value, with the tags as labels; other characters than Prometheus' own in these names become _, booleans
 // 1 and 0. Fields that are texts are left out and counted. Times are cut to milliseconds. logger takes what of the text is there twice.
 func NewInflux(path string, in io.Reader, precision lineprotocol.Precision, sel Selection, logger log.Logger) (*Text, error) {

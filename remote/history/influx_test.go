@@ -27,7 +27,7 @@ func importInflux(t *testing.T, precision, text string) (found []string, logged 
 	return read(t, s), logs.String(), err
 }
 
-// TestInflux: fields become series as Telegraf and the exporter of InfluxDB name them.
+// TestInflux: fields become series, whatever their names, kinds, order and unit of time.
 func TestInflux(t *testing.T) {
 	for precision, unit := range map[string]string{"ns": "000000", "us": "000", "ms": "", "s": "-"} {
 		at := func(n int64) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -143,6 +144,9 @@ func lackingRows(one, other storage.ChunkSeries) (lacking []chunks.Meta, isSame 
 	if err != nil {
 		return nil, false, err
 	}
+	if slices.EqualFunc(first, second, isSameCell) {
+		return nil, true, nil
+	}
 	type place struct {
 		t                 int64
 		family, qualifier string
@@ -164,9 +168,6 @@ func lackingRows(one, other storage.ChunkSeries) (lacking []chunks.Meta, isSame 
 		if found, ok := has[at(m)]; !ok || !isSameCell(m, found) {
 			lacking = append(lacking, withStamp(m, stamps[series.WindowOf(m.MinTime)]))
 		}
-	}
-	if len(lacking) == 0 && len(first) == len(second) {
-		return nil, true, nil
 	}
 	// Chunks may differ in how they are cut, or in what they say of counter resets.
 	a, err := contentOf(first)

@@ -144,6 +144,8 @@ type Writer struct {
 	space   []byte
 	// current has the samples for Config.Current of series that are closed.
 	current []bucketstore.Sample
+	// currentMuts are rows of CURRENT.
+	currentMuts []bucketstore.Mutation
 	// size is about how many bytes the batch takes.
 	size int
 	// mint and maxt are the times of its first and its last sample, if it has any.
@@ -209,7 +211,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 }
 
 func (w *Writer) write(ctx context.Context) error {
-	if len(w.muts)+len(w.current) == 0 {
+	if len(w.muts)+len(w.currentMuts) == 0 {
 		return ctx.Err()
 	}
 	slices.SortFunc(w.muts, func(a, b bucketstore.Mutation) int { return bytes.Compare(a.Key, b.Key) })
@@ -219,8 +221,10 @@ func (w *Writer) write(ctx context.Context) error {
 	clear(w.entries)
 	clear(w.muts)
 	clear(w.current)
+	clear(w.currentMuts)
 	clear(w.rows)
 	w.entries, w.muts, w.current, w.space, w.size = w.entries[:0], w.muts[:0], w.current[:0], w.space[:0], 0
+	w.currentMuts = w.currentMuts[:0]
 	return nil
 }
 
@@ -249,6 +253,12 @@ func (w *Writer) store(ctx context.Context) error {
 			return fmt.Errorf("store chunks of %d rows, %s: %w", len(w.muts), w.failed(err), err)
 		}
 		w.counts.Mutations += int64(len(w.muts))
+	}
+	if len(w.currentMuts) > 0 {
+		if err := w.cfg.Store.Apply(storing, bucketstore.Current, w.currentMuts); err != nil {
+			return fmt.Errorf("store %d current samples: %w", len(w.currentMuts), err)
+		}
+		w.counts.Mutations += int64(len(w.currentMuts))
 	}
 	if len(w.current) > 0 {
 		w.cfg.Current(w.current)

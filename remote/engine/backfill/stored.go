@@ -94,24 +94,31 @@ func (s *Series) appendExemplar(base int64, c bucketstore.Cell, start, limit int
 	return nil
 }
 
-// appendCurrent gives the current sample of a series, at the time of the cell, to Config.Current.
+// appendCurrent adds the current sample of a series, at the time of the cell, to the batch. Config.Current may lose it until a later sample comes, and of a series that
+// has ended none does.
 func (s *Series) appendCurrent(c bucketstore.Cell) error {
-	v, err := cell.Parse(c.Value)
-	if err != nil || c.Time < 0 || c.Time > s.bounds.Until {
-		return s.badCell(c, fmt.Errorf("at %d: %v", c.Time, err))
+	if _, err := cell.Parse(c.Value); err != nil {
+		return s.badCell(c, err)
 	}
-	if s.w.cfg.Current == nil || c.Time < s.bounds.From {
+	if c.Time < 0 || c.Time > s.bounds.Until {
+		return s.badCell(c, fmt.Errorf("its time is %d", c.Time))
+	}
+	if s.w.cfg.Rollups != nil || c.Time < s.bounds.From {
 		return nil
 	}
 	if err := s.pending(c.Time, c.Time+1); err != nil {
 		return err
 	}
-	sample := bucketstore.Sample{Ref: keyRef(s.key), T: c.Time, V: v.Float}
-	if v.Histogram != nil || v.FloatHistogram != nil || v.Start != 0 {
-		sample.Value = c.Value
+	w, row := s.w, "\x00"+string(s.key) // which is no key of METRIC
+	at, ok := w.rows[row]
+	if !ok {
+		at = len(w.currentMuts)
+		w.rows[row] = at
+		w.currentMuts = append(w.currentMuts, bucketstore.Mutation{Key: s.key})
 	}
-	s.w.current = append(s.w.current, sample)
-	s.w.size += len(s.key) + opBytes
+	m := &w.currentMuts[at]
+	m.Ops = append(m.Ops, bucketstore.Op{Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent), Time: c.Time, Value: c.Value})
+	w.size += len(s.key) + len(c.Value) + opBytes
 	return nil
 }
 
