@@ -17,11 +17,13 @@ const (
 	Current
 	Index
 	Meta
+	// Log has the logs of buffers without a disk, see package rowfiles. A store has it only if it is opened with LogTable.
+	Log
 	// NumTables is the number of tables.
 	NumTables
 )
 
-var tableNames = [NumTables]string{Metric: "METRIC", Current: "CURRENT", Index: "INDEX", Meta: "META"}
+var tableNames = [NumTables]string{Metric: "METRIC", Current: "CURRENT", Index: "INDEX", Meta: "META", Log: "LOG"}
 
 // String returns the name of the table as it is stored.
 func (t Table) String() string {
@@ -66,6 +68,14 @@ func (f *FamilySpec) CheckOp(op *Op) error {
 // MaxCurrentAge is the MaxAge of CURRENT: the span of a bucket, rounded up.
 const MaxCurrentAge = 50 * 24 * time.Hour
 
+// MaxLogAge is the MaxAge of LOG. A log is removed when its samples are stored; one that no process has taken by then is lost.
+const MaxLogAge = 30 * 24 * time.Hour
+
+// LogTable returns the table LOG.
+func LogTable() TableSpec {
+	return TableSpec{Log, []FamilySpec{{Name: series.FamilyLog, MaxAge: MaxLogAge}}}
+}
+
 // RollupFamilies returns all cells of the families of rollups, sorted.
 func RollupFamilies() (all []FamilyRange) {
 	for _, name := range rollup.Families() {
@@ -74,7 +84,7 @@ func RollupFamilies() (all []FamilyRange) {
 	return all
 }
 
-// Tables returns the tables of the stored format, in order, families sorted by name.
+// Tables returns the tables of the stored format but LOG, in order, families sorted by name.
 // The index is kept as long as the longest resolution.
 func Tables(kept Retention) []TableSpec {
 	family := func(name string, age time.Duration) FamilySpec { return FamilySpec{Name: name, MaxAge: age} }

@@ -55,6 +55,7 @@ const (
 	FamilyCurrent = "v"
 	FamilyIndex   = "i"
 	FamilyMeta    = "m"
+	FamilyLog     = "l"
 
 	QualifierCurrent = "v"
 	QualifierIndex   = "i"

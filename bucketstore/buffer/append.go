@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"time"
 	"unsafe"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -97,6 +98,8 @@ const maxGroup = 256
 // runCommits commits all waiting requests at once, until the channel is closed.
 func (b *Buffer) runCommits() {
 	var group []*request
+	pause := time.NewTimer(b.cfg.GroupInterval)
+	defer pause.Stop()
 	for {
 		var first *request
 		var open bool
@@ -109,19 +112,37 @@ func (b *Buffer) runCommits() {
 		if !open {
 			return
 		}
-		group = append(group[:0], first)
-		for waiting := true; waiting && len(group) < maxGroup; {
-			select {
-			case req, ok := <-b.requests:
-				if waiting = ok; ok {
-					group = append(group, req)
-				}
-			default:
-				waiting = false
-			}
-		}
+		group = b.gather(append(group[:0], first), pause.C)
+		pause.Reset(b.cfg.GroupInterval)
 		b.commit(group)
 	}
+}
+
+// gather adds the requests that come before the end of a pause, and those that wait then, to a group.
+func (b *Buffer) gather(group []*request, pause <-chan time.Time) []*request {
+	for paused := b.cfg.GroupInterval > 0; paused && len(group) < maxGroup; {
+		select {
+		case req, ok := <-b.requests:
+			if !ok {
+				return group
+			}
+			group = append(group, req)
+		case <-pause:
+			paused = false
+		}
+	}
+	for len(group) < maxGroup {
+		select {
+		case req, ok := <-b.requests:
+			if !ok {
+				return group
+			}
+			group = append(group, req)
+		default:
+			return group
+		}
+	}
+	return group
 }
 
 // commit makes requests durable and then visible, in order.

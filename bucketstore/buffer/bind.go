@@ -334,10 +334,13 @@ func (s *dirState) hasSamplesOf(lost *meta.Log, logs []meta.Log, exclusive bool)
 
 // describe returns the row of META for the log, which has this size.
 func (d *Dir) describe(now time.Time, bytes int64) meta.Log {
-	return meta.Log{ID: d.state.Log, Host: hostname(), Path: d.state.absPath(), Seen: now.UnixMilli(), Bytes: bytes}
+	return meta.Log{ID: d.state.Log, Host: hostname(), Path: d.state.absPath(), InRows: d.rows != nil, Seen: now.UnixMilli(), Bytes: bytes}
 }
 
 func (s *dirState) absPath() string {
+	if _, onDisk := s.Dir.(durable.OS); !onDisk {
+		return s.Path()
+	}
 	path, err := filepath.Abs(s.Path())
 	if err != nil {
 		return s.Path()
@@ -369,6 +372,9 @@ func (d *Dir) note(ctx context.Context, stamp int64) error {
 func (d *Dir) deregister(ctx context.Context, stamp int64) error {
 	if d.store == nil {
 		return nil
+	}
+	if d.rows != nil { // no start finds the log again
+		return errors.Join(d.store.RemoveLog(ctx, d.state.Log), d.store.RemoveLogStamp(ctx, d.state.Log))
 	}
 	if err := d.note(ctx, stamp); err != nil {
 		return err

@@ -25,6 +25,7 @@
 //	rowfile.go  the files in which they stand
 //	stamp.go    the last stamp of a removed log
 //	replay.go   reading the log at the start
+//	adopt.go    taking the log of a process that has died, if its files are rows
 //	metrics.go  counters of all this
 //
 // # Order
@@ -116,6 +117,8 @@ type Config struct {
 	// eighth of MaxLogBytes if that is less. Each segment holds the keys of its series. If
 	// these are a large part of it, a segment is larger, up to half of MaxLogBytes.
 	SegmentBytes int
+	// GroupInterval is the least time between the beginnings of two commits. With a log in rows each commit is a row. 0 is no pause.
+	GroupInterval time.Duration
 	// SweepInterval is the time between two sweeps, which seal what is due by the clock. 0
 	// is 10 s.
 	SweepInterval time.Duration
@@ -283,7 +286,7 @@ func (b *Buffer) startLog() (err error) {
 		err = b.startSegment() // in the room of the removed segments
 	}
 	if isRefusal(err) {
-		level.Warn(b.cfg.Logger).Log("msg", "the disk of the log is full; samples are refused until it has room", "err", err)
+		level.Warn(b.cfg.Logger).Log("msg", "the log cannot be written yet; samples are refused until it can", "err", err)
 		return nil
 	}
 	if err != nil {
@@ -488,6 +491,11 @@ func (b *Buffer) removeLog() error {
 	}
 	if err := b.log.remove(); err != nil {
 		return err
+	}
+	if rows := b.dir.rows; rows != nil {
+		if err := rows.RemoveAll(); err != nil {
+			return fmt.Errorf("remove the rows of the log: %w", err)
+		}
 	}
 	if b.onEmpty != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
@@ -74,7 +75,9 @@ func TestDeletionModel(t *testing.T) {
 	}
 }
 
-func openFake(t testing.TB) bucketstore.Store { return bigtabletest.Open(t) }
+func openFake(t testing.TB) bucketstore.Store {
+	return bigtabletest.Open(t, bigtabletest.WithConfig(func(cfg *bigtable.Config) { cfg.Tables = append(cfg.Tables, bucketstore.LogTable()) }))
+}
 
 // A deletionWorld is a store and its adapters, and what they should show.
 type deletionWorld struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/rowfiles"
 	"github.com/promtable/promtable/series"
 )
 
@@ -163,6 +164,8 @@ type Dir struct {
 	// store lists the log in META, once it is bound. metaStamp is its stamp in META.
 	store     *meta.Store
 	metaStamp int64
+	// rows are the files of a log without a directory. It is nil for one with.
+	rows *rowfiles.Dir
 }
 
 // OpenDir locks the directory of a log, creates it if it is missing, and reads its state.
@@ -170,10 +173,20 @@ type Dir struct {
 // above it is missing. since is the start of this process; it goes
 // into the error of such another process.
 func OpenDir(path string, since time.Time) (*Dir, error) {
-	return openDir(durable.OS(path), since)
+	return openDir(durable.OS(path), rand.Text(), since)
 }
 
-func openDir(dir durable.Dir, since time.Time) (*Dir, error) {
+// OpenRows reads the state of a log whose files are rows. It may be a new one.
+func OpenRows(rows *rowfiles.Dir, since time.Time) (*Dir, error) {
+	d, err := openDir(rows, rows.ID(), since)
+	if err == nil {
+		d.rows = rows
+	}
+	return d, err
+}
+
+// openDir opens a directory. A new log gets this ID.
+func openDir(dir durable.Dir, id string, since time.Time) (*Dir, error) {
 	err := dir.Make()
 	if errors.Is(err, durable.ErrNoParent) {
 		err = fmt.Errorf("%w; create it, or correct --buffer.path", err)
@@ -190,7 +203,7 @@ func openDir(dir durable.Dir, since time.Time) (*Dir, error) {
 	}
 	d := &Dir{unlock: unlock}
 	if d.state, err = readDir(dir); err == nil && d.state.Log == "" {
-		err = d.setIdentity(dirIdentity{Log: rand.Text()})
+		err = d.setIdentity(dirIdentity{Log: id})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.Path(), err), unlock())

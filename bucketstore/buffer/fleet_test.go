@@ -5,6 +5,7 @@ package buffer_test
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/rowfiles"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/indexrows"
@@ -44,7 +46,7 @@ type fleetWorld struct {
 	nested, cuts bool
 	log          []string
 
-	reads, partial int
+	reads, partial, adopted int
 }
 
 type fleetSample struct {
@@ -61,6 +63,9 @@ type fleetProc struct {
 	w      *fleetWorld
 	number int
 	dir    string
+	// inRows says that its log is in rows: each start has another one, and others take that of one that has died.
+	inRows  bool
+	adopter *buffer.Adopter
 	// skew is how far its clock is ahead, in milliseconds.
 	skew int64
 
@@ -148,27 +153,31 @@ func (p *fleetProc) start() {
 	p.buffer, p.served, p.view = nil, nil, store
 	p.hasDied = false
 	if p.dir != "" {
-		dir, err := buffer.OpenDir(p.dir, p.now())
+		dir, err := p.openLog(store)
 		if err != nil {
-			w.Fatal(err)
+			w.note("%d does not start: %v", p.number, err)
+			return
 		}
-		if err := dir.Bind(ctx, buffer.Terms{Store: about, Location: "here", Now: p.now}); err != nil {
+		terms := buffer.Terms{Store: about, Location: "here", Now: p.now}
+		if err := dir.Bind(ctx, terms); err != nil {
 			w.note("%d does not start: %v", p.number, err)
 			if err := dir.Close(); err != nil {
 				w.Fatal(err)
 			}
 			return
 		}
-		p.buffer, err = buffer.Open(ctx, dir, buffer.Config{
+		config := buffer.Config{
 			Store: store, Now: p.now, SweepInterval: time.Hour, Address: p.address(),
 			PartSamples: 3, MaxOpenBytes: 4 << 10, SegmentBytes: 1000, MaxLogBytes: 8000,
 			Die: func(error) { p.hasDied = true },
-		})
+		}
+		p.buffer, err = buffer.Open(ctx, dir, config)
 		if err != nil {
 			w.note("%d does not start: %v", p.number, err)
 			return
 		}
 		cfg.Own, p.id, p.view = p.buffer.ID(), p.buffer.ID(), p.buffer
+		p.adopter = &buffer.Adopter{Terms: terms, Rows: store, Own: p.id, Config: func(context.Context) (buffer.Config, error) { return config, nil }}
 	} else if err := about.Init(ctx); err != nil {
 		w.note("%d does not start: %v", p.number, err)
 		return
@@ -185,6 +194,26 @@ func (p *fleetProc) start() {
 	store.interrupt = w.interrupt
 }
 
+// openLog opens the log of a process.
+func (p *fleetProc) openLog(store bucketstore.Store) (*buffer.Dir, error) {
+	if p.inRows {
+		return buffer.OpenRows(rowfiles.New(store, crand.Text(), p.now), p.now())
+	}
+	dir, err := buffer.OpenDir(p.dir, p.now())
+	if err != nil {
+		p.w.Fatal(err)
+	}
+	return dir, nil
+}
+
+// watch takes the logs of others, as it does every 15 s.
+func (p *fleetProc) watch() {
+	adopted, err := p.adopter.Watch(p.w.Context())
+	if p.w.adopted += len(adopted); len(adopted) > 0 || err != nil {
+		p.w.note("%d takes the logs %q: %v", p.number, adopted, err)
+	}
+}
+
 // interrupt lets something happen in the middle of a read.
 func (w *fleetWorld) interrupt() {
 	if w.nested || w.rng.IntN(3) > 0 {
@@ -198,7 +227,7 @@ func (w *fleetWorld) interrupt() {
 // end ends a process: by a kill, or a clean stop.
 func (p *fleetProc) end(kill bool) {
 	w := p.w
-	if p.buffer != nil && (kill || p.hasDied || p.metaAway) {
+	if p.buffer != nil && (kill || p.hasDied || p.metaAway || p.inRows && p.unclear) {
 		w.note("%d is killed", p.number)
 		p.buffer.Kill()
 	} else if p.buffer != nil {
@@ -408,7 +437,7 @@ func (w *fleetWorld) happen() {
 			p.read(name, mint, maxt)
 		}
 	case n < 65:
-		if p := w.pick(true); p != nil && !p.metaAway {
+		if p := w.pick(true); p != nil && !p.metaAway && !(p.inRows && (p.unclear || p.hasDied)) {
 			w.note("%d flushes", p.number)
 			if err := p.buffer.Flush(w.Context()); err != nil {
 				w.Fatal(err)
@@ -426,6 +455,7 @@ func (w *fleetWorld) happen() {
 		for _, p := range w.procs { // as it does every 15 s
 			if p.isUp && !p.isPaused && p.buffer != nil && !p.hasDied && w.rng.IntN(4) > 0 {
 				w.note("%d registers: %v", p.number, p.buffer.Register(w.Context()))
+				p.watch()
 			}
 		}
 	case n < 88:
@@ -509,7 +539,7 @@ func (w *fleetWorld) forget(p *fleetProc) {
 	}
 }
 
-func runFleet(t *testing.T, seed uint64) (reads, partial int) {
+func runFleet(t *testing.T, seed uint64) *fleetWorld {
 	w := &fleetWorld{
 		T: t, rng: rand.New(rand.NewPCG(seed, 0)), clock: new(clock), store: openFake(t),
 		acked: make(map[string]map[int64]*fleetSample), tried: make(map[string]map[int64]*fleetSample), names: 3,
@@ -518,7 +548,7 @@ func runFleet(t *testing.T, seed uint64) (reads, partial int) {
 	for i := range 5 {
 		p := &fleetProc{w: w, number: i, skew: w.rng.Int64N(6000) - 3000}
 		if i < 3 {
-			p.dir = filepath.Join(t.TempDir(), "log")
+			p.dir, p.inRows = filepath.Join(t.TempDir(), "log"), seed%4 == 0
 		}
 		w.procs = append(w.procs, p)
 		p.start()
@@ -539,7 +569,7 @@ func runFleet(t *testing.T, seed uint64) (reads, partial int) {
 			p.read("", 0, w.clock.ms.Load())
 		}
 	}
-	return w.reads, w.partial
+	return w
 }
 
 // TestFleetModel: processes take samples, read, flush, die, come back, leave, are cut off, paused and forgotten, and each answer has all that was acknowledged
@@ -547,14 +577,17 @@ func runFleet(t *testing.T, seed uint64) (reads, partial int) {
 func TestFleetModel(t *testing.T) {
 	first := rand.Uint64()
 	t.Logf("seeds from %d on", first)
-	reads, partial := 0, 0
+	reads, partial, adopted := 0, 0, 0
 	for i := range storetest.Rounds(t, 40) {
 		t.Run(fmt.Sprint(first+uint64(i)), func(t *testing.T) {
-			of, lacking := runFleet(t, first+uint64(i))
-			reads, partial = reads+of, partial+lacking
+			w := runFleet(t, first+uint64(i))
+			reads, partial, adopted = reads+w.reads, partial+w.partial, adopted+w.adopted
 		})
 	}
 	if partial == 0 || partial > reads*3/4 {
 		t.Errorf("of %d reads %d are partial: the model shows little", reads, partial)
+	}
+	if t.Logf("%d reads, %d partial, %d logs adopted", reads, partial, adopted); adopted == 0 {
+		t.Error("no log was adopted: the model shows little")
 	}
 }

@@ -65,6 +65,8 @@ type wal struct {
 	dirty   bool
 	size    int
 	frame   []byte
+	// next is a segment whose head may be durable or not: what keeps the files was away. It is the next one.
+	next durable.File
 	// written is the stamp of the first request of the last commit, durable that of the last one that is synced.
 	written, durable int64
 	// numbered counts the series that have a number in the segment. numbering is another one once
@@ -126,6 +128,9 @@ func (l *wal) rotate() error {
 // create makes a segment with its head, durably. After a refusal there is no file: behind
 // it the segment before could not go on.
 func (l *wal) create(segment uint64) (durable.File, error) {
+	if l.next != nil {
+		return l.finishNext(l.next)
+	}
 	name := segmentName(segment)
 	var previous int64
 	if l.file != nil { // else a start has all of it in the store, and its end may not be synced
@@ -159,6 +164,10 @@ func (l *wal) create(segment uint64) (durable.File, error) {
 	if err == nil {
 		return file, nil
 	}
+	if errors.Is(err, durable.ErrAway) {
+		l.next = file
+		return nil, refuseIfAway(err)
+	}
 	closed := file.Close()
 	if !isRefusal(err) {
 		return nil, err
@@ -169,19 +178,34 @@ func (l *wal) create(segment uint64) (durable.File, error) {
 	return nil, err
 }
 
+// finishNext makes the head of the next segment durable.
+func (l *wal) finishNext(next durable.File) (durable.File, error) {
+	if err := next.Sync(); err != nil {
+		return nil, refuseIfAway(err)
+	}
+	l.next = nil
+	return next, nil
+}
+
 // write appends requests and returns their segment. With always they are durable when it
-// returns. After a refusal none of them is in the log.
+// returns. After a refusal none of them is in the log, unless what keeps the files was away: then they may be, or come into it before the
+// next ones.
 func (l *wal) write(group []*request) (segment uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil || l.isFull() {
-		if err := l.rotate(); err != nil && (l.file == nil || !isRefusal(err) || errors.Is(err, os.ErrNotExist)) {
+	if l.always { // what was written before may not be durable, if what keeps the files was away
+		if err := l.syncLocked(); err != nil {
+			return 0, err
+		}
+	}
+	if l.file == nil || l.next != nil || l.isFull() {
+		if err := l.rotate(); err != nil && (l.file == nil || l.next != nil || !isRefusal(err) || errors.Is(err, os.ErrNotExist)) {
 			return 0, err
 		}
 	}
 	size, numbered := l.size, l.numbered
 	err = l.writeFrames(group)
-	if isRefusal(err) { // the series have numbers and last values of requests that are not in the log
+	if isRefusal(err) && !errors.Is(err, durable.ErrAway) { // the series have numbers and last values of requests that are not in the log
 		l.numbered = numbered
 		l.numbering++
 		if cut := l.cut(size); cut != nil {
@@ -305,14 +329,15 @@ func (l *wal) syncLocked() error {
 	if !l.dirty {
 		return nil
 	}
-	l.dirty = false
 	l.metrics.syncs.Inc()
-	return l.file.Sync()
+	err := refuseIfAway(l.file.Sync())
+	l.dirty = isRefusal(err)
+	return err
 }
 
 // syncLog syncs the log once. After an error nothing is known of what was written.
 func (b *Buffer) syncLog() {
-	if err := b.log.sync(); err != nil {
+	if err := b.log.sync(); err != nil && !isRefusal(err) {
 		b.cfg.Die(fmt.Errorf("sync the log: %w", err))
 	}
 }

@@ -24,6 +24,10 @@ const maxSilence = 10 * time.Minute
 // ForgetAfter is how long a member must be silent before its row may be removed by hand: it acknowledges nothing by then.
 const ForgetAfter = 2 * maxSilence
 
+// maxRowsSilence is how long a member whose log is in rows stores chunks without a renewal of its row. An attempt that began before it
+// ends within sealTimeout, so that none runs when another adapter takes the log.
+const maxRowsSilence = 45 * time.Second
+
 // ErrForeignRow says that the row of a log in META is that of another process, or was removed.
 var ErrForeignRow = errors.New("the row of the log in META is not that of this process: another one has the log, or it was forgotten")
 
@@ -121,6 +125,24 @@ func (b *Buffer) heard() error {
 	defer m.mu.Unlock()
 	if silent := m.age(m.renewed); silent > maxSilence {
 		return refusal{fmt.Errorf("the row of the log in META was not renewed for %s", silent.Round(time.Second))}
+	}
+	return nil
+}
+
+// mayStore returns an error if another adapter may have taken the log: what is stored then could bring back what was deleted since.
+func (b *Buffer) mayStore(ctx context.Context) error {
+	m := b.member
+	if m == nil || b.dir.rows == nil {
+		return nil
+	}
+	m.mu.Lock()
+	renewed := m.renewed
+	m.mu.Unlock()
+	if renewed.IsZero() || m.age(renewed) <= maxRowsSilence {
+		return nil
+	}
+	if err := b.renew(ctx); err != nil {
+		return fmt.Errorf("another adapter may have taken the log: %w", err)
 	}
 	return nil
 }

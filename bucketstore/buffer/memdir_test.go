@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -407,7 +408,7 @@ type memInfo struct {
 func (i memInfo) Size() int64 { return i.size }
 
 // OpenMemDir is OpenDir.
-func OpenMemDir(d *MemDir, since time.Time) (*Dir, error) { return openDir(d, since) }
+func OpenMemDir(d *MemDir, since time.Time) (*Dir, error) { return openDir(d, crand.Text(), since) }
 
 // Coin returns a function that is random, for Reboot.
 func Coin(seed uint64) func() bool {

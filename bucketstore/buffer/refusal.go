@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"syscall"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 // isNoSpace says whether err comes from a disk or a quota that is full.
@@ -23,9 +25,18 @@ type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// refuseIfFull makes a refusal of err, the error of a write, if the disk is full.
+// refuseIfFull makes a refusal of err, the error of a write, if the disk is full, or what keeps the files is away.
 func refuseIfFull(err error) error {
 	if isNoSpace(err) {
+		return refusal{err}
+	}
+	return refuseIfAway(err)
+}
+
+// refuseIfAway makes a refusal of err if what keeps the files is away. What was written may be durable then, and the next Sync
+// writes it again.
+func refuseIfAway(err error) error {
+	if errors.Is(err, durable.ErrAway) {
 		return refusal{err}
 	}
 	return err

@@ -221,6 +221,9 @@ func (q *retryQueue) addTo(rows []openRow, ranges []series.RowRange) []openRow {
 // aside: they are durable, and the error is nil. Rows that an overloaded store did not take
 // are not set aside, and all are written again.
 func (b *Buffer) storeRows(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if err := b.mayStore(ctx); err != nil {
+		return err
+	}
 	err := b.Store.Apply(ctx, table, muts)
 	if failed := bucketstore.FailedRows(err, len(muts)); failed != nil && bucketstore.RetryAfter(err) == 0 {
 		return b.setAside(table, muts, failed, err)
@@ -267,7 +270,11 @@ func (b *Buffer) retryBatch(ctx context.Context, rows []*failingRow) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	if err := b.retries.tried(rows, b.Store.Apply(ctx, rows[0].Table, muts)); err != nil {
+	err := b.mayStore(ctx)
+	if err == nil {
+		err = b.Store.Apply(ctx, rows[0].Table, muts)
+	}
+	if err := b.retries.tried(rows, err); err != nil {
 		level.Warn(b.cfg.Logger).Log("msg", "a file of stored rows is not removed", "err", err)
 	}
 }

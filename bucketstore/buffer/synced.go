@@ -149,7 +149,7 @@ func (s *syncedFile) put(p position) error {
 		return refuseIfFull(err)
 	}
 	if err := s.file.Sync(); err != nil {
-		return err
+		return refuseIfAway(err)
 	}
 	s.last, s.slot = p, (s.slot+1)%syncedSlots
 	return nil

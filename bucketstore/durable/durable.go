@@ -43,8 +43,14 @@ type File interface {
 	io.Closer
 	Stat() (fs.FileInfo, error)
 	Truncate(size int64) error
+	// Sync makes durable what was written. After an ErrAway that may be so in part, and another Sync goes on. After any other
+	// error nothing is known of it.
 	Sync() error
 }
+
+// ErrAway marks an error of what the files are kept in: it does not answer, or has not done what it was asked. What was asked may have
+// happened, and to ask again may help.
+var ErrAway = errors.New("what keeps the files is away")
 
 // Temporary ends the name of a file that will replace another one.
 const Temporary = ".new"

@@ -17,6 +17,8 @@ type Log struct {
 	// Host is the machine on which the log was last open, Path its directory there.
 	Host string `json:"host"`
 	Path string `json:"path"`
+	// InRows says that the files of the log are rows of the store. Another adapter may take it when its own has died.
+	InRows bool `json:"in_rows,omitempty"`
 	// Seen is when its adapter last updated this row, in milliseconds.
 	Seen int64 `json:"seen"`
 	// Bytes is the size of the log at that time.
@@ -166,6 +168,14 @@ func (s *Store) PutLogStamp(ctx context.Context, id string, stamp int64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("store the stamp of log %s: %w", id, err)
+	}
+	return nil
+}
+
+// RemoveLogStamp removes what PutLogStamp has written of a log that no start finds again.
+func (s *Store) RemoveLogStamp(ctx context.Context, id string) error {
+	if err := s.put(ctx, series.AppendMetaStampKey(nil, id), nil); err != nil {
+		return fmt.Errorf("remove the stamp of log %s: %w", id, err)
 	}
 	return nil
 }

@@ -38,6 +38,8 @@ func layersOf(name bucketstore.Table) (all []*layer) {
 		return []*layer{{first: indexByte}}
 	case bucketstore.Meta:
 		return []*layer{{first: metaByte}}
+	case bucketstore.Log:
+		return nil // logs are files beside the store
 	}
 	all = []*layer{{first: rawByte}, {first: countByte, family: series.FamilyCount}}
 	for _, r := range rollup.Downsampled {

@@ -36,7 +36,7 @@ func TestDiskUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = openStore(t, onDisk(dir))
-	for table := range bucketstore.NumTables {
+	for table := range bucketstore.Log {
 		got, err := s.DiskUsage(table)
 		if want := valueSize * rows[table]; err != nil || math.Abs(float64(got)-float64(want)) > 2*blockSize {
 			t.Errorf("%v: %d bytes, %v, want about %d", table, got, err, want)

@@ -48,7 +48,7 @@ func openParts(t *testing.T, o *options) (*engine.Engine, *buffer.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := bindLog(t.Context(), o, terms)
+	dir, err := bindLog(t.Context(), o, terms, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,8 @@ type dumpOptions struct {
 func (o *options) dumpCommand(app *kingpin.Application) {
 	c := app.Command(commandDump, "Print rows for people: keys taken apart, times as times. The embedded store must be closed; what its log holds is not shown.")
 	var names []string
-	for table := range bucketstore.NumTables {
-		names = append(names, table.String())
+	for _, spec := range bucketstore.Tables(bucketstore.Retention{}) {
+		names = append(names, spec.Table.String())
 	}
 	c.Flag("table", "The table: "+strings.Join(names, ", ")+".").Default(bucketstore.Metric.String()).EnumVar(&o.dump.table, names...)
 	c.Flag("samples", "Print the samples in chunks and rollups, too.").BoolVar(&o.dump.samples)

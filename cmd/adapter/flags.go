@@ -70,6 +70,7 @@ type options struct {
 	buffered      bool
 	bufferPath    string
 	bufferFsync   string
+	logPlace      string        // logOnDisk or logInRows
 	fsyncInterval time.Duration // of bufferFsync, 0 is always
 	bufferLog     byteSize
 	bufferMemory  byteSize
@@ -248,6 +249,8 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 		"With Bigtable it is off by default; several adapters with buffers need --fleet.listen-address.").
 		Default("true").BoolVar(&o.buffered)
 	app.Flag("buffer.path", "Directory of the log. Default: buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
+	app.Flag("buffer.log", "Where the log is: on the disk, or in rows of Bigtable, for members of a fleet. Such a member needs no disk: when it dies another one takes its log.").
+		Default(logOnDisk).EnumVar(&o.logPlace, logOnDisk, logInRows)
 	app.Flag("buffer.fsync", "When the log is synced to the disk: always is before each answer; otherwise an interval such as 1s. "+
 		"With an interval, loss of power loses the samples acknowledged since the last sync; a crash of the process loses none.").
 		Default("always").StringVar(&o.bufferFsync)
@@ -260,6 +263,21 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 	size(&o.bufferMemory, "buffer.max-memory", fmt.Sprintf("Maximum bytes of samples in memory; above it chunks are written early. "+
 		"The process needs about three times as much. With Bigtable the default is %s.", bigtableMaxMemory))
 }
+
+// The values of --buffer.log.
+const (
+	logOnDisk = "disk"
+	logInRows = "bigtable"
+)
+
+// groupInterval is the least time between two rows of a log in Bigtable. Requests of that time share a row.
+const groupInterval = 50 * time.Millisecond
+
+// hasDiskLog says whether there is a buffer with its log on the disk.
+func (o *options) hasDiskLog() bool { return o.buffered && o.logPlace != logInRows }
+
+// hasRowLog says whether there is a buffer with its log in Bigtable.
+func (o *options) hasRowLog() bool { return o.buffered && o.logPlace == logInRows }
 
 // A byteSize is a flag such as 4GiB.
 type byteSize struct {

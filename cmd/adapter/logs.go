@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/metricset"
+	"github.com/promtable/promtable/bucketstore/rowfiles"
 	"github.com/promtable/promtable/series"
 )
 
@@ -51,9 +53,13 @@ func newTerms(ctx context.Context, o *options, schema series.Schema, rows bucket
 	}, err
 }
 
-// bindLog opens the directory of the log and binds it to the store.
-func bindLog(ctx context.Context, o *options, terms buffer.Terms) (*buffer.Dir, error) {
-	dir, err := buffer.OpenDir(o.bufferPath, o.now())
+// bindLog opens the directory of the log, or a new log in rows, and binds it to the store.
+func bindLog(ctx context.Context, o *options, terms buffer.Terms, rows bucketstore.Store) (dir *buffer.Dir, err error) {
+	if o.hasRowLog() {
+		dir, err = buffer.OpenRows(rowfiles.New(rows, rand.Text(), o.now), o.now())
+	} else {
+		dir, err = buffer.OpenDir(o.bufferPath, o.now())
+	}
 	if err != nil {
 		return nil, adviseLog(o, err)
 	}

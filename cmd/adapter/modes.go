@@ -33,8 +33,8 @@ var modes = []mode{
 	},
 	{
 		[]string{"storage.min-free-space"},
-		func(o *options) bool { return o.isOnDisk() || o.buffered },
-		"is for the local disk: add --buffer.enabled, or leave it out",
+		func(o *options) bool { return o.isOnDisk() || o.hasDiskLog() },
+		"is for the local disk: add --buffer.enabled with the log on it, or leave it out",
 	},
 	{ // told not to have a buffer, an adapter makes sure that none has left a log there
 		[]string{"buffer.path", "buffer.discard-lost-log"},
@@ -57,9 +57,14 @@ var modes = []mode{
 		"is for making rollups, which is off: leave out --no-rollup.enabled, or --retention.resolution-5m=off with --retention.resolution-1h=off, or leave it out",
 	},
 	{
-		[]string{"fleet.address", "fleet.web.config.file"},
+		[]string{"fleet.address", "fleet.web.config.file", "buffer.log"},
 		func(o *options) bool { return o.fleet.listen != "" },
 		"needs --fleet.listen-address",
+	},
+	{
+		[]string{"buffer.path", "buffer.fsync", "buffer.discard-lost-log"},
+		func(o *options) bool { return !o.hasRowLog() },
+		"is for a log on the disk: leave out --buffer.log=bigtable, or leave it out",
 	},
 	{
 		[]string{"ha.failover"},

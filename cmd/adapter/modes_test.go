@@ -32,7 +32,7 @@ func TestModes(t *testing.T) {
 	values := map[string]string{
 		"bigtable.connections": "2", "bigtable.create-tables": "", "bigtable.direct-access": "", "bigtable.client-metrics": "",
 		"index.refresh": "10s", "seal.rows-per-second": "10", "seal.workers": "2", "retention.size": "1GiB", "storage.min-free-space": "1MiB",
-		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "otlp.delta.max-stale": "1h", "otlp.delta.max-streams": "10", "tenancy.create": "", "tenancy.from": "header",
+		"buffer.fsync": "1s", "buffer.log": "bigtable", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "otlp.delta.max-stale": "1h", "otlp.delta.max-streams": "10", "tenancy.create": "", "tenancy.from": "header",
 		"tenancy.keep-label": "", "fleet.partial-queries": "deny", "fleet.partial-reads": "allow", "fleet.address": "http://h:1",
 	}
 	// In the order of modes: command lines of other modes with what the message names, and a command line of the mode.
@@ -49,6 +49,7 @@ func TestModes(t *testing.T) {
 		{{with(bigtable, "--no-rollup.enabled"), "--no-rollup.enabled"}, {with(embedded, "--no-rollup.enabled"), "--no-rollup.enabled"},
 			{with(embedded, "--retention.resolution-5m=off", "--retention.resolution-1h=off"), "--retention.resolution-5m=off"}},
 		{{with(bigtable, "--buffer.enabled"), "--fleet.listen-address"}},
+		{{with(bigtable, "--buffer.enabled", "--fleet.listen-address=127.0.0.1:0", "--buffer.log=bigtable"), "--buffer.log=bigtable"}},
 		{{embedded, "--ha.cluster-label"}, {bigtable, "--ha.cluster-label"}},
 		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
 		{{embedded, "--tenancy.from=label"}, {with(bigtable, "--tenancy"), "--tenancy.from=label"}},
@@ -58,7 +59,7 @@ func TestModes(t *testing.T) {
 	}
 	effective := [][]string{
 		embedded, bigtable, with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"),
-		bigtable, embedded, with(bigtable, "--buffer.enabled", "--fleet.listen-address=127.0.0.1:0"), with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"), with(embedded, "--tenancy", "--tenancy.from=label"), with(embedded, "--tenancy"),
+		bigtable, embedded, with(bigtable, "--buffer.enabled", "--fleet.listen-address=127.0.0.1:0"), with(bigtable, "--buffer.enabled"), with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"), with(embedded, "--tenancy", "--tenancy.from=label"), with(embedded, "--tenancy"),
 		with(embedded, "--enable-feature=otlp-deltatocumulative"), with(embedded, "--web.enable-admin-api"),
 	}
 	if len(lines) != len(modes) || len(effective) != len(modes) {

@@ -136,7 +136,11 @@ func (o *options) tables() []bucketstore.TableSpec {
 			ages[r] += retention.StoreGrace
 		}
 	}
-	return bucketstore.Tables(ages)
+	tables := bucketstore.Tables(ages)
+	if o.hasRowLog() {
+		tables = append(tables, bucketstore.LogTable())
+	}
+	return tables
 }
 
 // An ager is a store that deletes cells by age itself.

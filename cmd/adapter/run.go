@@ -155,6 +155,8 @@ type adapter struct {
 	lateNotes *seal.LateNotes
 	// logs are those of other adapters. It is nil on the embedded store.
 	logs *logWatch
+	// adopter takes the logs of other adapters that have died. It is nil if the log is not in Bigtable.
+	adopter *adopter
 	// fleet asks other adapters on the store. It is nil on the embedded store. fleetServer serves them at --fleet.listen-address, if that is given.
 	fleet       *fleet.Fleet
 	fleetServer func(http.Handler)
@@ -298,6 +300,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	}
 	running = append(running, &removing)
 	removing.Go(func() { a.logs.run(ctx) })
+	if a.adopter != nil {
+		removing.Go(func() { a.adopter.run(ctx) })
+	}
 	if a.fleet != nil {
 		removing.Go(func() { a.fleet.Run(ctx) })
 	}
@@ -417,7 +422,7 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 	if o.traits().OnDisk {
 		paths = append(paths, o.path)
 	}
-	if o.buffered {
+	if o.hasDiskLog() {
 		paths = append(paths, o.bufferPath)
 	}
 	return disk.New(disk.Config{

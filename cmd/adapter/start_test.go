@@ -283,7 +283,7 @@ func leaveLog(t *testing.T, o *options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := bindLog(t.Context(), &copied, terms)
+	dir, err := bindLog(t.Context(), &copied, terms, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

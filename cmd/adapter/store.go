@@ -199,28 +199,21 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 			return rows, nil, err
 		}
 	}
-	dir, err := bindLog(ctx, a.o, terms)
+	if a.o.hasRowLog() && a.fleetAddress == "" {
+		return rows, nil, errors.New("--buffer.log=bigtable is for an adapter that serves: this command needs a log on the disk, or --url")
+	}
+	dir, err := bindLog(ctx, a.o, terms, rows)
 	if err != nil {
 		return rows, nil, err
 	}
 	if err := a.openRemoval(ctx, rows); err != nil {
 		return rows, nil, errors.Join(err, dir.Close())
 	}
-	cfg := bufferConfig(a.o)
-	cfg.Store = a.days.Counted(rows)
-	if rows.Traits().Shared { // for the makers of other adapters
-		cfg.Closed = a.days.Refused
-	}
-	cfg.Cut = a.retention.Horizon(rollup.Raw)
-	rules, err := a.retention.KeyRules(ctx)
+	cfg, err := a.replayConfig(ctx, rows)
 	if err != nil {
 		return rows, nil, errors.Join(err, dir.Close())
 	}
-	cfg.LaterCut, cfg.LatestCut = rules.KeyCut, rules.Latest()
-	cfg.Barriers = a.records.Barriers()
-	cfg.Schema = a.schema
 	cfg.Address, cfg.Settings = a.fleetAddress, a.o.fleetSettings()
-	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Die = func(err error) {
 		msg := "the log of the buffer failed; the process ends, to acknowledge no sample that may be lost"
@@ -237,10 +230,37 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	if err := a.records.SetBuffer(ctx, b); err != nil {
 		return b, nil, err
 	}
+	if a.o.hasRowLog() {
+		terms.Discard = ""
+		a.adopter = newAdopter(a, &buffer.Adopter{Terms: terms, Rows: rows, Own: b.ID(), Config: func(ctx context.Context) (buffer.Config, error) {
+			if err := a.records.Poll(ctx); err != nil {
+				return buffer.Config{}, err
+			}
+			return a.replayConfig(ctx, rows)
+		}})
+	}
 	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
 	a.failingRows = b.FailingRows
 	a.lastTime = time.UnixMilli(b.LastStamp())
 	return b, b, nil
+}
+
+// replayConfig returns the configuration of a buffer on rows with what a replay needs: what is kept, and the deletions.
+func (a *adapter) replayConfig(ctx context.Context, rows bucketstore.Store) (buffer.Config, error) {
+	cfg := bufferConfig(a.o)
+	cfg.Store = a.days.Counted(rows)
+	if rows.Traits().Shared { // for the makers of other adapters
+		cfg.Closed = a.days.Refused
+	}
+	cfg.Cut = a.retention.Horizon(rollup.Raw)
+	rules, err := a.retention.KeyRules(ctx)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.LaterCut, cfg.LatestCut = rules.KeyCut, rules.Latest()
+	cfg.Barriers = a.records.Barriers()
+	cfg.Schema, cfg.Logger = a.schema, a.logger
+	return cfg, nil
 }
 
 // openReading is openAppender for a store that is only read.
@@ -263,5 +283,8 @@ func bufferConfig(o *options) buffer.Config {
 		MaxOpenBytes:  int(o.bufferMemory.Base2Bytes),
 	}
 	cfg.SealSpread = o.kind().sealSpread
+	if o.hasRowLog() {
+		cfg.GroupInterval = groupInterval
+	}
 	return cfg
 }

@@ -41,6 +41,12 @@ type members struct {
 
 func startMembers(t *testing.T, b harness.Backend, n int) *members {
 	t.Helper()
+	return startMembersWith(t, b, n, func() []string { return []string{"--buffer.path=" + t.TempDir()} })
+}
+
+// startMembersWith starts members with the flags of each.
+func startMembersWith(t *testing.T, b harness.Backend, n int, flags func() []string) *members {
+	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	m := &members{T: t, all: make([]*harness.Adapter, n), random: rand.New(rand.NewPCG(seed, 0)), sent: make(map[int][]harness.Point)}
@@ -49,7 +55,7 @@ func startMembers(t *testing.T, b harness.Backend, n int) *members {
 	var starting sync.WaitGroup
 	for i := range m.all { // each waits until others may know of it
 		starting.Go(func() {
-			m.all[i] = harness.StartAdapter(t, harness.WithBuffer(b, t.TempDir()), "--fleet.listen-address=127.0.0.1:0", "--web.enable-admin-api")
+			m.all[i] = startMember(t, b, flags()...)
 		})
 	}
 	starting.Go(func() { m.reader = harness.StartAdapter(t, b, "--mode=read") })
@@ -59,6 +65,12 @@ func startMembers(t *testing.T, b harness.Backend, n int) *members {
 	}
 	m.last = harness.NowMillis() - 4*time.Minute.Milliseconds() // /federate shows what is not older than 5 minutes
 	return m
+}
+
+// startMember starts a member.
+func startMember(t *testing.T, b harness.Backend, flags ...string) *harness.Adapter {
+	t.Helper()
+	return harness.StartAdapter(t, b, append([]string{"--buffer.enabled", "--fleet.listen-address=127.0.0.1:0", "--web.enable-admin-api"}, flags...)...)
 }
 
 func memberSeries(n int) labels.Labels {

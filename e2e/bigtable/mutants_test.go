@@ -64,6 +64,12 @@ func mutants() []mutant {
 		{"bucketstore/buffer/bind.go", "			l.Address, l.Token, l.Promise, l.Settings = logs[i]", "			_, _, _, _ = logs[i]", [2]string{"./e2e/bigtable", "TestMembersUnderLoad"}},
 		// The row goes last.
 		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", [2]string{"./bucketstore/buffer", "TestMemberLeaves"}},
+		// The log of one that has died is ended before it is read, and its row goes when its samples are stored.
+		{"bucketstore/buffer/adopt.go", "	if err := endLog(rows); err != nil {\n", "	if err := error(nil); err != nil {\n", model},
+		{"bucketstore/buffer/adopt.go", "	kept, err := a.replay(replaying, stop, rows)\n", "	_ = store.RemoveLog(ctx, l.ID)\n	kept, err := false, error(nil)\n", model},
+		{"bucketstore/rowfiles/rowfiles.go", "	case found && writer == d.token:\n", "	case found && writer != ``:\n", [2]string{"./bucketstore/rowfiles", "TestEnd"}},
+		// What had no answer is in the log, or comes into it before what follows.
+		{"bucketstore/buffer/log.go", "	if isRefusal(err) && !errors.Is(err, durable.ErrAway) {", "	if isRefusal(err) {", model},
 		// Cached results are those that members have told of.
 		{"remote/fleet/sync.go", "			f.cfg.Late(l)\n", "			_ = l\n", members},
 		{"remote/fleet/sync.go", "		f.cfg.Lost()\n", "", late},

@@ -42,10 +42,11 @@ func arrows() []arrow {
 		{"bucketstore/bigtable/...", []string{"series/...", "bucketstore", "bucketstore/bigtable/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/disk", nil, nil},
 		{"bucketstore/durable", nil, nil},
+		{"bucketstore/rowfiles", []string{"series", "bucketstore", "bucketstore/durable"}, []string{"bucketstore/storetest"}},
 		{"bucketstore/pebble/...", []string{"series/...", "bucketstore", "bucketstore/disk", "bucketstore/pebble/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		// The model of deletion drives a buffer and what removes rows beneath it.
-		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/durable", "bucketstore/meta"}, []string{"bucketstore/...", "remote/jobs/...", "index", "remote/engine/indexrows", "remote/fleet"}},
+		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/durable", "bucketstore/meta", "bucketstore/rowfiles"}, []string{"bucketstore/...", "remote/jobs/...", "index", "remote/engine/indexrows", "remote/fleet"}},
 		{"bucketstore/snapshot/objects", []string{"bucketstore", "bucketstore/durable", "bucketstore/snapshot"}, nil},
 		{"bucketstore/snapshot", []string{"bucketstore/durable"}, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
