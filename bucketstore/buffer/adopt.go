@@ -111,7 +111,7 @@ func (a *Adopter) adopt(ctx context.Context, l meta.Log) (taken bool, err error)
 		err = errors.Join(store.RemoveLog(ctx, l.ID), store.RemoveLogStamp(ctx, l.ID))
 	}
 	if err == nil && !kept {
-		err = rows.RemoveAll()
+		err = rows.RemoveEnded()
 	}
 	return err == nil, err
 }

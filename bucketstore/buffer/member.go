@@ -24,8 +24,8 @@ const maxSilence = 10 * time.Minute
 // ForgetAfter is how long a member must be silent before its row may be removed by hand: it acknowledges nothing by then.
 const ForgetAfter = 2 * maxSilence
 
-// maxRowsSilence is how long a member whose log is in rows stores chunks without a renewal of its row. An attempt that began before it
-// ends within sealTimeout, so that none runs when another adapter takes the log.
+// maxRowsSilence is how long a member whose log is in rows acknowledges samples, and stores chunks, without a renewal of its row. An
+// attempt that began before it ends within sealTimeout, so that none runs when another adapter takes the log.
 const maxRowsSilence = 45 * time.Second
 
 // ErrForeignRow says that the row of a log in META is that of another process, or was removed.
@@ -121,9 +121,13 @@ func (b *Buffer) heard() error {
 	if m == nil {
 		return nil
 	}
+	limit := maxSilence
+	if b.dir.rows != nil { // another one takes the log after a longer one
+		limit = maxRowsSilence
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if silent := m.age(m.renewed); silent > maxSilence {
+	if silent := m.age(m.renewed); silent > limit {
 		return refusal{fmt.Errorf("the row of the log in META was not renewed for %s", silent.Round(time.Second))}
 	}
 	return nil

@@ -222,16 +222,33 @@ func (d *Dir) Remove(name string) error {
 	if len(pieces) <= fewRows {
 		return nil
 	}
-	return d.drop(d.filePrefix(name))
+	return d.drop(series.PrefixRange(d.filePrefix(name)))
 }
 
 // RemoveAll removes all files.
-func (d *Dir) RemoveAll() error { return d.drop(d.prefix) }
+func (d *Dir) RemoveAll() error { return d.drop(series.PrefixRange(d.prefix)) }
 
-func (d *Dir) drop(prefix []byte) error {
+// RemoveEnded removes all files, and leaves what End has written until it is too old: another process may still try to append.
+func (d *Dir) RemoveEnded() error {
+	names, err := d.Names()
+	for _, name := range names {
+		_, size, ended, piecesErr := d.pieces(name)
+		if err = errors.Join(err, piecesErr); err != nil {
+			break
+		}
+		if ended { // not a range of a prefix, and so removed row by row
+			err = d.drop(series.RowRange{Start: d.key(name, 0), Limit: d.key(name, size)})
+		} else {
+			err = d.Remove(name)
+		}
+	}
+	return err
+}
+
+func (d *Dir) drop(rows series.RowRange) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
-	return away(d.store.Drop(ctx, bucketstore.Log, series.PrefixRange(prefix)))
+	return away(d.store.Drop(ctx, bucketstore.Log, rows))
 }
 
 func (d *Dir) apply(key []byte, ops ...bucketstore.Op) error {

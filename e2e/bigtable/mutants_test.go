@@ -18,6 +18,7 @@ type mutant struct {
 // mutants are the adapter without one of the rules by which several answer as one.
 func mutants() []mutant {
 	model, sync := [2]string{"./bucketstore/buffer", "TestFleetModel"}, [2]string{"./remote/fleet", "TestSync"}
+	adopted := [2]string{"./bucketstore/buffer", "TestAdopt"}
 	late, members := [2]string{"./remote/fleet", "TestLate"}, [2]string{"./e2e/bigtable", "TestMembers$"}
 	return []mutant{
 		// Open first, rows after.
@@ -57,7 +58,7 @@ func mutants() []mutant {
 		// Nothing is acknowledged that breaks the promise, or that others may not ask for.
 		{"bucketstore/buffer/member.go", "	if earliest < high {", "	if earliest < high-1<<60 {", [2]string{"./bucketstore/buffer", "TestMember$"}},
 		{"bucketstore/buffer/member.go", "joined.IsZero() || m.age(joined) < JoinTime", "joined.IsZero()", model},
-		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > maxSilence {", "	if silent := m.age(m.renewed); silent < 0 {", [2]string{"./bucketstore/buffer", "TestMemberSilent"}},
+		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > limit {", "	if silent := m.age(m.renewed); silent < 0 {", [2]string{"./bucketstore/buffer", "TestMemberSilent"}},
 		{"bucketstore/buffer/member.go", "min(oldest, pending, m.since, latest)", "min(max(1<<60, oldest), pending, m.since, latest)", [2]string{"./bucketstore/buffer", "TestMember$"}},
 		{"bucketstore/buffer/member.go", "	if found.Token != m.token {\n", "	if found.Token == `none` {\n", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
 		// A member that starts again is one that cannot be asked, until it answers.
@@ -65,11 +66,13 @@ func mutants() []mutant {
 		// The row goes last.
 		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", [2]string{"./bucketstore/buffer", "TestMemberLeaves"}},
 		// The log of one that has died is ended before it is read, and its row goes when its samples are stored.
-		{"bucketstore/buffer/adopt.go", "	if err := endLog(rows); err != nil {\n", "	if err := error(nil); err != nil {\n", model},
+		{"bucketstore/buffer/adopt.go", "	if err := endLog(rows); err != nil {\n", "	if err := error(nil); err != nil {\n", adopted},
+		{"bucketstore/buffer/adopt.go", "err = rows.RemoveEnded()", "err = rows.RemoveAll()", adopted},
 		{"bucketstore/buffer/adopt.go", "	kept, err := a.replay(replaying, stop, rows)\n", "	_ = store.RemoveLog(ctx, l.ID)\n	kept, err := false, error(nil)\n", model},
-		{"bucketstore/rowfiles/rowfiles.go", "	case found && writer == d.token:\n", "	case found && writer != ``:\n", [2]string{"./bucketstore/rowfiles", "TestEnd"}},
+		{"bucketstore/buffer/member.go", "		limit = maxRowsSilence\n", "", adopted},
+		{"bucketstore/rowfiles/rowfiles.go", "Qualifier: []byte(sizeQualifier), Absent: true}", "Qualifier: []byte(`x`), Absent: true}", [2]string{"./bucketstore/rowfiles", "TestEnd"}},
 		// What had no answer is in the log, or comes into it before what follows.
-		{"bucketstore/buffer/log.go", "	if isRefusal(err) && !errors.Is(err, durable.ErrAway) {", "	if isRefusal(err) {", model},
+		{"bucketstore/buffer/log.go", "	if isRefusal(err) && !errors.Is(err, durable.ErrAway) {", "	if isRefusal(err) {", [2]string{"./bucketstore/buffer", "TestRowLogAway"}},
 		// Cached results are those that members have told of.
 		{"remote/fleet/sync.go", "			f.cfg.Late(l)\n", "			_ = l\n", members},
 		{"remote/fleet/sync.go", "		f.cfg.Lost()\n", "", late},
