@@ -118,8 +118,10 @@ func (a *Adopter) adopt(ctx context.Context, l meta.Log) (taken bool, err error)
 
 // replay writes the samples of a log to the store. kept says that a file with samples that are older than samples are kept stays.
 func (a *Adopter) replay(ctx context.Context, stop context.CancelCauseFunc, rows *rowfiles.Dir) (kept bool, err error) {
-	if isForgotten, err := a.Terms.Store.IsForgotten(ctx, rows.ID()); err != nil || isForgotten {
-		return false, errors.Join(err, errors.New("the store was made to forget it"))
+	if isForgotten, err := a.Terms.Store.IsForgotten(ctx, rows.ID()); err != nil {
+		return false, err
+	} else if isForgotten {
+		return false, errors.New("the store was made to forget it")
 	}
 	if err := endLog(rows); err != nil {
 		return false, err
