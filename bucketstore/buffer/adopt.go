@@ -201,7 +201,7 @@ type adoption struct {
 
 // renew writes the row, and says whether it was still ours.
 func (l *adoption) renew(ctx context.Context) (isOurs bool, err error) {
-	l.log.Seen = l.now().UnixMilli()
+	l.log.Taken = l.now().UnixMilli()
 	next, replaced, err := l.store.ReplaceLog(ctx, l.cell, l.log)
 	if err == nil && replaced {
 		l.cell = next

@@ -21,7 +21,9 @@ type Log struct {
 	InRows bool `json:"in_rows,omitempty"`
 	// Seen is when its adapter last updated this row, in milliseconds.
 	Seen int64 `json:"seen"`
-	// Bytes is the size of the log at that time.
+	// Taken is when another adapter that writes the samples of the log to the store last said so, in milliseconds. 0 is never.
+	Taken int64 `json:"taken,omitempty"`
+	// Bytes is the size of the log when it was last seen.
 	Bytes int64 `json:"bytes"`
 	// Closed is the time up to which, inclusive, its adapter acknowledges no sample any more, in milliseconds, and Oldest is at most the
 	// time of its oldest sample that is not in the store, or 0 if there was none then. Both were true at one time, Closed before Oldest. So
