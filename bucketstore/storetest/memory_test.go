@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,10 +23,11 @@ import (
 // TestMemory: the name of one of the defects below.
 const defectVariable = "STORETEST_DEFECT"
 
-// A memory is a Memory that knows its families and their ages, correct unless it has a
+// A memory is a store that knows its families and their ages, correct unless it has a
 // defect.
 type memory struct {
-	Memory
+	mu       sync.Mutex
+	rows     [bucketstore.NumTables]model
 	now      func() time.Time
 	families [bucketstore.NumTables]map[string]bucketstore.FamilySpec
 	defect   string
@@ -42,6 +44,13 @@ func openMemory(_ testing.TB, tables []bucketstore.TableSpec, now func() time.Ti
 	}
 	return m
 }
+
+func (m *memory) Close() error { return nil }
+
+func (m *memory) Traits() bucketstore.Traits { return bucketstore.Traits{} }
+
+// TestMemoryModel: a Memory does what the model of a store does.
+func TestMemoryModel(t *testing.T) { checkModel(newFixture(t, new(Memory))) }
 
 // check returns ErrTable unless all names exist.
 func (m *memory) check(ctx context.Context, table bucketstore.Table, families ...string) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -44,7 +45,7 @@ func samplesAt(times ...int64) (samples []bucketstore.Sample) {
 // TestAppender: samples of closed days are refused for ever, those of others pass, and errors name the positions that the caller
 // knows.
 func TestAppender(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	const closed, open = day0 - rollup.Day, day0 + rollup.Day
 	if released, err := f.maker.Release(t.Context(), closed+1); err != nil || released != closed {
 		t.Fatalf("released %d, %v", released, err)
@@ -92,7 +93,7 @@ func TestAppender(t *testing.T) {
 
 // TestAppenderBefore: before any day was closed all samples pass, also the one at the time 0.
 func TestAppenderBefore(t *testing.T) {
-	f := newFixture(t, new(rows), true)
+	f := newFixture(t, new(storetest.Memory), true)
 	beneath := new(taker)
 	if err := f.days.Appender(beneath).Append(t.Context(), samplesAt(0, 1)); err != nil || len(beneath.got) != 2 {
 		t.Errorf("%v passed, %v", beneath.got, err)
@@ -101,7 +102,7 @@ func TestAppenderBefore(t *testing.T) {
 
 // TestAppenderUnknown: while it is not known which days are closed, those that may be are to be sent again.
 func TestAppenderUnknown(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	f.advance(5 * 24 * time.Hour)
 	due := rollup.DayOf(f.clock.Load() - downsample.Delay.Milliseconds())
 	beneath := new(taker)
@@ -121,7 +122,7 @@ func TestAppenderUnknown(t *testing.T) {
 
 // TestAppenderLate: a sample is not acknowledged if its day was closed while it was written.
 func TestAppenderLate(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	f.advance(downsample.LeaseTime)
 	f.days.Tick(t.Context())
 	o := f.other()
@@ -218,7 +219,7 @@ func TestRelease(t *testing.T) {
 
 // TestReleaseOrder: the buffer is flushed after all writers obey.
 func TestReleaseOrder(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	flushed := false
 	f.cfg.Flush = func(context.Context) error {
 		flushed = true
@@ -234,7 +235,7 @@ func TestReleaseOrder(t *testing.T) {
 		t.Errorf("flushed %v, %v", flushed, err)
 	}
 	f.cfg.Flush = func(context.Context) error { return errRefused }
-	g := begun(t, new(rows), true)
+	g := begun(t, new(storetest.Memory), true)
 	g.cfg.Flush = f.cfg.Flush
 	g.start(true)
 	if released, err := g.maker.Release(t.Context(), day0+2*rollup.Day); !errors.Is(err, errRefused) || released > 0 {
@@ -263,7 +264,7 @@ func TestReleaseLogs(t *testing.T) {
 		{"one of many", []meta.Log{{ID: "a", Closed: end}, {ID: "b", Closed: end, Oldest: day0 + 1}, {ID: "c", Closed: end}}, day0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := begun(t, new(rows), false)
+			f := begun(t, new(storetest.Memory), false)
 			var lines []string
 			f.logger = log.LoggerFunc(func(pairs ...any) error {
 				lines = append(lines, fmt.Sprint(pairs...))
@@ -303,7 +304,7 @@ func TestReleaseLogs(t *testing.T) {
 			waiting(0, 1)
 		})
 	}
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	f.cfg.Logs = func(context.Context) ([]meta.Log, error) { return nil, errRefused }
 	f.advance(downsample.LeaseTime)
 	f.start(false)
@@ -314,7 +315,7 @@ func TestReleaseLogs(t *testing.T) {
 
 // TestRefused: a process says that a day is closed for it when every write that may not know so has ended.
 func TestRefused(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	o := f.other()
 	o.days.SetElapsed(func(from, to time.Time) (monotonic, wall time.Duration) { return to.Sub(from), to.Sub(from) })
 	want := func(when string, of *fixture, want int64) {
@@ -347,7 +348,7 @@ func TestRefused(t *testing.T) {
 
 // TestReleaseHeld: while another process makes rollups nothing is released.
 func TestReleaseHeld(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	o := f.other()
 	if released, err := o.maker.Release(t.Context(), day0+2*rollup.Day); err != nil || released != 0 {
 		t.Errorf("released %d, %v", released, err)
@@ -361,7 +362,7 @@ func TestReleaseHeld(t *testing.T) {
 // TestReleasedMeanwhile: a maker that was suspended before it read a row writes nothing, if the day was released and some of its samples are
 // gone.
 func TestReleasedMeanwhile(t *testing.T) {
-	store := &failing{new(rows), works}
+	store := &failing{new(storetest.Memory), works}
 	f := begun(t, store, false)
 	f.write("m", day0+2)
 	f.noteLate()

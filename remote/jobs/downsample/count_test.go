@@ -59,7 +59,7 @@ func begun(t *testing.T, store bucketstore.Store, exclusive bool) *fixture {
 
 // TestCounted: a mutation adds 1 for each day that has begun and of which it has samples.
 func TestCounted(t *testing.T) {
-	f := begun(t, new(rows), true)
+	f := begun(t, new(storetest.Memory), true)
 	const end = day0 + rollup.Day
 	chunkAt := func(first, last int64) []byte {
 		return slices.Concat(qualifier(first), qualifier(last), []byte("crc!"))
@@ -122,7 +122,7 @@ func TestCounted(t *testing.T) {
 
 // TestCountedAllocations: what is not counted costs nothing.
 func TestCountedAllocations(t *testing.T) {
-	f := begun(t, new(rows), true)
+	f := begun(t, new(storetest.Memory), true)
 	store := f.days.Counted(nothing{})
 	muts := []bucketstore.Mutation{{Key: f.schema.AppendRowKey(nil, f.key("m"), bases[0]), Ops: []bucketstore.Op{{
 		Family: series.FamilyR0, Qualifier: qualifier(day0 + rollup.Day + 1), Value: []byte("12345678"),
@@ -143,7 +143,7 @@ func (nothing) Apply(context.Context, bucketstore.Table, []bucketstore.Mutation)
 
 // TestCountedUnknown: while it is not known which days have begun all writes count, also those of today.
 func TestCountedUnknown(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	store := &recorder{Store: f.store}
 	today := f.clock.Load()
 	base, _ := series.Split(today)
@@ -212,7 +212,7 @@ func TestCountedLater(t *testing.T) {
 		{"late, and not counted", downsample.MaxAttempt, [2]error{nil, &bucketstore.RowsError{Failed: map[int]error{0: errRefused}}}, errAny, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := begun(t, new(rows), false)
+			f := begun(t, new(storetest.Memory), false)
 			o := f.other()
 			store := &recorder{Store: f.store}
 			store.meanwhile = func() error {
@@ -267,7 +267,7 @@ var errAny = errors.New("any error")
 // TestCountedSuspended: an attempt begins before the state is looked at. The machine may be suspended right after
 // that.
 func TestCountedSuspended(t *testing.T) {
-	f := begun(t, new(rows), false)
+	f := begun(t, new(storetest.Memory), false)
 	asks := 0
 	store := &recorder{Store: &failing{f.store, func(kind string, table bucketstore.Table) error {
 		if kind == "scan" && table == bucketstore.Meta {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/rollup"
@@ -68,7 +69,7 @@ func histogramOf(n int64) cell.Value {
 // TestMakerHistograms: days of histograms have buckets, also with staleness markers that were written as floats. Days with other
 // samples beside have none.
 func TestMakerHistograms(t *testing.T) {
-	f := newFixture(t, new(rows), true)
+	f := newFixture(t, new(storetest.Memory), true)
 	stale := cell.Value{Float: math.Float64frombits(value.StaleNaN)}
 	started := histogramOf(3)
 	started.Start = day0

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/remote/timeline"
@@ -78,7 +79,7 @@ func (f *fixture) wantCount(name string, want map[int64]int64) {
 // TestMakerKinds: histograms beside floats and start timestamps have no buckets, rows that lose their samples have an empty cell, and
 // those that cannot be read have none.
 func TestMakerKinds(t *testing.T) {
-	f := newFixture(t, new(rows), true)
+	f := newFixture(t, new(storetest.Memory), true)
 	value := func(v cell.Value) []byte { return cell.Append(nil, v) }
 	for name, v := range map[string][]byte{
 		"histogram": value(cell.Value{Histogram: tsdbutil.GenerateTestHistogram(1)}),
@@ -182,7 +183,7 @@ func works(string, bucketstore.Table) error { return nil }
 
 // TestNotesNotRead: if it is not known which days were written to late, that is an error.
 func TestNotesNotRead(t *testing.T) {
-	store := &failing{new(rows), works}
+	store := &failing{new(storetest.Memory), works}
 	f := newFixture(t, store, true)
 	f.write("m", day0+1)
 	f.once()
@@ -203,7 +204,7 @@ func TestNotesNotRead(t *testing.T) {
 // TestMakerResumes: after an error in the middle of a day the maker goes on, and does not write again what is there. The metrics say what
 // it did.
 func TestMakerResumes(t *testing.T) {
-	store := &failing{new(rows), works}
+	store := &failing{new(storetest.Memory), works}
 	f := newFixture(t, store, true)
 	for i := range 500 {
 		f.write(fmt.Sprintf("m%03d", i), day0+minute)
@@ -257,7 +258,7 @@ func TestMakerResumes(t *testing.T) {
 
 // TestMakerPauses: the maker reads so many rows a second.
 func TestMakerPauses(t *testing.T) {
-	f := newFixture(t, new(rows), true)
+	f := newFixture(t, new(storetest.Memory), true)
 	for i := range 500 {
 		f.write(fmt.Sprint("m", i), day0+minute)
 	}
@@ -289,7 +290,7 @@ func TestFirstDay(t *testing.T) {
 		{"the first time", 0, 0, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFixture(t, new(rows), true)
+			f := newFixture(t, new(storetest.Memory), true)
 			f.cfg.Timeline = timelinetest.From(func() int64 { return tt.horizon })
 			if tt.first == 0 {
 				f.clock.Store(33*hour + 1)
@@ -322,7 +323,7 @@ func TestFirstDay(t *testing.T) {
 
 // TestHorizonMoves: no rollup is made of a day of which samples may be gone, also if the horizon comes while it is read.
 func TestHorizonMoves(t *testing.T) {
-	store := &failing{new(rows), works}
+	store := &failing{new(storetest.Memory), works}
 	f := newFixture(t, store, true)
 	horizon := int64(0)
 	f.cfg.Timeline = timelinetest.From(func() int64 { return horizon })
@@ -345,7 +346,7 @@ func TestHorizonMoves(t *testing.T) {
 
 // TestCuts: of a series of which some samples may have been deleted, also since its row was read, nothing of their day is made.
 func TestCuts(t *testing.T) {
-	store := &failing{new(rows), works}
+	store := &failing{new(storetest.Memory), works}
 	f := newFixture(t, store, true)
 	cuts := make(map[string]int64)
 	failure := error(nil)
@@ -384,7 +385,7 @@ func TestCuts(t *testing.T) {
 // TestClockAhead: a clock that was far ahead has days begun and made that are not there yet. They are made when they are
 // written to, as late ones.
 func TestClockAhead(t *testing.T) {
-	f := newFixture(t, new(rows), true)
+	f := newFixture(t, new(storetest.Memory), true)
 	f.write("m", day0+1)
 	f.advance(30 * 24 * time.Hour)
 	f.once()
@@ -496,7 +497,7 @@ func TestLag(t *testing.T) {
 		}, 0, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFixture(t, new(rows), false)
+			f := newFixture(t, new(storetest.Memory), false)
 			var lines int
 			f.logger = log.LoggerFunc(func(...any) error { lines++; return nil })
 			tt.change(f)
@@ -538,7 +539,7 @@ func TestLag(t *testing.T) {
 
 // TestLostAnswer: a maker that does not know whether begun was raised waits as if it was raised when it sees it.
 func TestLostAnswer(t *testing.T) {
-	store := &failing{new(rows), works}
+	store := &failing{new(storetest.Memory), works}
 	f := newFixture(t, store, false)
 	f.write("m", day0+1)
 	lost := &losing{store, 1}
@@ -573,7 +574,7 @@ func (s *losing) CheckAndApply(ctx context.Context, table bucketstore.Table, con
 // the lease of the other one is over or not.
 func TestTakeover(t *testing.T) {
 	for _, passed := range []time.Duration{0, downsample.LeaseTime} {
-		store := &failing{new(rows), works}
+		store := &failing{new(storetest.Memory), works}
 		f := newFixture(t, store, false)
 		for day := day0 - 3*rollup.Day; day <= day0; day += rollup.Day {
 			f.write("m", day+1)
@@ -602,7 +603,7 @@ func TestTakeover(t *testing.T) {
 
 // TestLongWalk: the lease of a walk that takes longer than it stays.
 func TestLongWalk(t *testing.T) {
-	f := newFixture(t, new(rows), false)
+	f := newFixture(t, new(storetest.Memory), false)
 	for i := range 900 {
 		f.write(fmt.Sprint("m", i), day0+1)
 	}
@@ -627,7 +628,7 @@ func TestLongWalk(t *testing.T) {
 
 // TestClockErr: nothing is made while the clock is in doubt.
 func TestClockErr(t *testing.T) {
-	f := newFixture(t, new(rows), false)
+	f := newFixture(t, new(storetest.Memory), false)
 	f.write("m", day0+1)
 	doubt := errors.New("the clock is in doubt")
 	f.cfg.ClockErr = func() error { return doubt }
@@ -642,7 +643,7 @@ func TestClockErr(t *testing.T) {
 
 // TestTenants: the rollups of all tenants are made.
 func TestTenants(t *testing.T) {
-	f := newFixture(t, new(rows), true)
+	f := newFixture(t, new(storetest.Memory), true)
 	tenants := []string{"a", "b"}
 	f.tenants = jobs.NamedTenants(f.schema, tenants...)
 	f.start(true)
@@ -660,7 +661,7 @@ func TestTenants(t *testing.T) {
 
 // TestProgress: many days make few lines in the log.
 func TestProgress(t *testing.T) {
-	store := &failing{new(rows), works}
+	store := &failing{new(storetest.Memory), works}
 	f := newFixture(t, store, true)
 	f.write("m", day0-400*rollup.Day+1)
 	var lines strings.Builder

@@ -23,6 +23,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/jobs/jobstest"
 	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
@@ -67,7 +68,7 @@ type world struct {
 	rules rules
 	// now is the time, in milliseconds. Buffers read it at any time.
 	now       atomic.Int64
-	store     rows
+	store     storetest.Memory
 	schema    series.Schema
 	series    []*testSeries
 	processes []*process
@@ -339,25 +340,22 @@ func (p *process) suspend(d int64) {
 type actor struct {
 	p *process
 	// wake is when it goes on, in milliseconds.
-	wake           int64
-	parked, resume chan struct{}
+	wake    int64
+	routine *jobstest.Routine
 	// dead says that its requests fail, releasing that it runs Release.
-	dead, releasing, finished bool
+	dead, releasing bool
 }
 
 // spawn starts an actor that does something again and again.
 func (w *world) spawn(p *process, do func(a *actor)) {
-	a := &actor{p: p, wake: w.now.Load() + w.rand.Int64N(hour), parked: make(chan struct{}), resume: make(chan struct{})}
+	a := &actor{p: p, wake: w.now.Load() + w.rand.Int64N(hour)}
 	w.actors = append(w.actors, a)
-	go func() {
-		<-a.resume
+	a.routine = jobstest.Start(func() {
 		for !w.ended {
 			a.dead = false
 			do(a)
 		}
-		a.finished = true
-		a.parked <- struct{}{}
-	}()
+	})
 }
 
 // isDead says whether requests of a process fail because it has ended. The actor of another one may flush its buffer.
@@ -369,14 +367,12 @@ func (a *actor) pass(until int64) {
 	if a.p.w.now.Load() < a.p.awake { // a timer stands still, too
 		a.wake = max(a.p.awake, until)
 	}
-	a.parked <- struct{}{}
-	<-a.resume
+	a.routine.Pass()
 }
 
 func (w *world) run(a *actor) {
 	w.current = a
-	a.resume <- struct{}{}
-	<-a.parked
+	a.routine.Run()
 	w.current = nil
 }
 
@@ -1074,7 +1070,7 @@ func (w *world) end() {
 		for _, a := range w.actors {
 			w.run(a)
 		}
-		w.actors = slices.DeleteFunc(w.actors, func(a *actor) bool { return a.finished })
+		w.actors = slices.DeleteFunc(w.actors, func(a *actor) bool { return a.routine.HasEnded() })
 	}
 	for _, p := range w.processes {
 		p.awake, p.cutOff = 0, 0

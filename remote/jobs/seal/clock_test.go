@@ -160,8 +160,16 @@ func TestFirstRead(t *testing.T) {
 			b.want("the mark has not changed for eight minutes", second, tt.gone)
 			b.minutes(55, second)
 			b.want("the mark has not changed for an hour", second, nil)
-			if cells := b.store.tables[bucketstore.Meta]["clock"]; len(cells) != 1 {
-				t.Errorf("META/clock has %d columns, want one", len(cells))
+			err := b.store.Scan(t.Context(), bucketstore.ScanRequest{
+				Table: bucketstore.Meta, Rows: []series.RowRange{series.SingleRow([]byte("clock"))}, Families: []bucketstore.FamilyRange{{Family: series.FamilyMeta}},
+			}, func(row bucketstore.Row) error {
+				if len(row.Cells) != 1 {
+					t.Errorf("META/clock has %d columns, want one", len(row.Cells))
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -200,11 +200,12 @@ func (s *firstOnly) Apply(ctx context.Context, table bucketstore.Table, muts []b
 // catch returns the mutation of a sealer.
 func catch(b *bench) (muts []bucketstore.Mutation) {
 	b.Helper()
-	meta := newMemory()
-	meta.tables[bucketstore.Index] = b.store.(*memory).tables[bucketstore.Index]
-	meta.tables[bucketstore.Metric] = b.store.(*memory).tables[bucketstore.Metric]
+	copied := &memory{b.store.(*memory).Clone()}
+	if err := copied.Drop(b.Context(), bucketstore.Meta, series.RowRange{}); err != nil {
+		b.Fatal(err)
+	}
 	c := &writer{}
-	s := b.sealer(func(cfg *seal.Config) { cfg.Store = catcher{meta, c} })
+	s := b.sealer(func(cfg *seal.Config) { cfg.Store = catcher{copied, c} })
 	if err := s.Once(b.Context()); err != nil {
 		b.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (w *world) step(t testing.TB) error {
 	}
 	i := w.rand.IntN(len(w.sealers))
 	a := w.sealers[i]
-	if a.finished && a.dead {
+	if a.routine.HasEnded() && a.dead {
 		a.kill()
 		a = w.newActor(t)
 		w.sealers[i] = a
@@ -74,7 +74,7 @@ func (w *world) step(t testing.TB) error {
 		if err := a.step(); err != nil {
 			return err
 		}
-		if a.finished {
+		if a.routine.HasEnded() {
 			break
 		}
 	}
@@ -87,7 +87,7 @@ func (w *world) end() {
 		w.processes[0].kill()
 	}
 	for _, a := range w.sealers {
-		for a.dead = true; !a.finished; {
+		for a.dead = true; !a.routine.HasEnded(); {
 			_ = a.step()
 		}
 	}

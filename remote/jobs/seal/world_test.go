@@ -17,6 +17,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/jobs"
+	"github.com/promtable/promtable/remote/jobs/jobstest"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
@@ -425,8 +426,7 @@ func (w *world) advance(d int64) error {
 // errDead is the error of all requests of a sealer that dies.
 var errDead = errors.New("dead")
 
-// An actor is a running sealer. It and its world take slots: while one runs the other
-// waits.
+// An actor is a running sealer, in turn with its world.
 type actor struct {
 	*process
 	sealer *seal.Sealer
@@ -440,9 +440,8 @@ type actor struct {
 	// wake is until when it stalls or sleeps, by the time of the world; due is when it must
 	// continue, because a request is in flight.
 	wake, due int64
-	// parked and resume pass the slot; finished says that nothing is left to run.
-	parked, resume chan struct{}
-	finished       bool
+	// routine is the run of the sealer, or nil before the first.
+	routine *jobstest.Routine
 	// meta is its own META if the world is unleased.
 	meta *memory
 }
@@ -457,8 +456,7 @@ func (a *actor) store(table bucketstore.Table) *memory {
 
 func (w *world) newActor(t testing.TB) *actor {
 	a := &actor{
-		process: w.newProcess(w.offset()), wake: w.now, due: never,
-		parked: make(chan struct{}), resume: make(chan struct{}), finished: true, meta: newMemory(),
+		process: w.newProcess(w.offset()), wake: w.now, due: never, meta: newMemory(),
 	}
 	a.sealer = seal.New(seal.Config{
 		Store: slowStore{a}, Tenants: jobs.NamedTenants(w.schema), Now: a.now, Holder: fmt.Sprint(len(w.sealers)), RowsPerSecond: 1 + w.rand.Float64(), Workers: 1, Clock: a.clock,
@@ -476,25 +474,14 @@ func (w *world) newActor(t testing.TB) *actor {
 // step lets the sealer run up to its next stop.
 func (a *actor) step() error {
 	a.due = never
-	if a.finished {
-		a.finished = false
-		go func() {
-			<-a.resume
+	if a.routine.HasEnded() {
+		a.routine = jobstest.Start(func() {
 			_ = a.sealer.Once(context.Background())
-			a.finished = true
 			a.wake = a.w.now + a.w.rand.Int64N(10*minute)
-			a.parked <- struct{}{}
-		}()
+		})
 	}
-	a.resume <- struct{}{}
-	<-a.parked
+	a.routine.Run()
 	return a.w.err
-}
-
-// stop passes the slot to the world until it is time to continue.
-func (a *actor) stop() {
-	a.parked <- struct{}{}
-	<-a.resume
 }
 
 // between is called between two steps of the sealer: it may stall there, or die.
@@ -515,7 +502,7 @@ func (a *actor) between() error {
 	case n < 60:
 		a.stall(2 * minute)
 	case n > 1900:
-		a.stop()
+		a.routine.Pass()
 	}
 	if a.dead {
 		return errDead
@@ -535,7 +522,7 @@ func (a *actor) stall(limit int64) {
 	case 1:
 		a.hold(d)
 	}
-	a.stop()
+	a.routine.Pass()
 }
 
 func (a *actor) now() time.Time {
@@ -560,7 +547,7 @@ func (a *actor) sleep(_ context.Context, d time.Duration) error {
 		return err
 	}
 	if a.wake = a.w.now + d.Milliseconds(); d > 0 {
-		a.stop()
+		a.routine.Pass()
 	}
 	return a.between()
 }
@@ -645,7 +632,7 @@ func (s slowStore) Apply(ctx context.Context, table bucketstore.Table, muts []bu
 			if d, ok := ctx.(deadline); ok && !a.w.lax && a.w.rand.IntN(4) == 0 && d.left() > 0 {
 				a.wake = a.w.now + a.w.rand.Int64N(d.left())
 				a.due = a.wake
-				a.stop()
+				a.routine.Pass()
 			}
 			a.w.store.apply(table, mut)
 			if a.w.sealed++; a.w.err == nil {
