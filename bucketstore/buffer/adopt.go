@@ -24,9 +24,9 @@ const AdoptAfter = 2 * time.Minute
 const maxWatchGap = 4 * registerInterval
 
 // An Adopter takes the logs of processes that have died, if their files are rows of the store: it writes their samples to the store, and
-// removes them. No process does so twice at a time. A row of META is a lease: its heartbeat is that of the process, or of who has taken
-// the log, and who takes it over replaces the row on the condition that it is the same. Then the process whose log it was, if it was only
-// suspended, cannot append to the log, and ends when it writes its row.
+// removes them. One process at a time does so: the row of a log in META is a lease, which the process of the log renews, or the one that has
+// taken it. Another process takes it over by replacing the row on the condition that it is the same. Then a process that was only
+// suspended cannot append to its log, and ends when it writes its row.
 type Adopter struct {
 	Terms Terms
 	// Rows is the store, with table LOG.
@@ -107,7 +107,7 @@ func (a *Adopter) adopt(ctx context.Context, l meta.Log) (taken bool, err error)
 	}
 	stop(nil)
 	keeping.Wait()
-	if err == nil { // all samples are in the store, whoever has the row now
+	if err == nil { // all samples are in the store, also if another process has the row now
 		err = errors.Join(store.RemoveLog(ctx, l.ID), store.RemoveLogStamp(ctx, l.ID))
 	}
 	if err == nil && !kept {

@@ -85,8 +85,8 @@ func (d *Dir) Make() error { return nil }
 // Sync implements durable.Dir. What was changed is durable already.
 func (d *Dir) Sync() error { return nil }
 
-// Lock implements durable.Dir. It locks nothing: only who makes a log, or has taken it by its row of META, opens it, and End ends what
-// others append.
+// Lock implements durable.Dir. It locks nothing: the process that makes a log opens it, or the one that has taken it by its row of META,
+// and End ends what others append.
 func (d *Dir) Lock(string) (unlock func() error, err error) { return func() error { return nil }, nil }
 
 // filePrefix begins the keys of the rows of a file.

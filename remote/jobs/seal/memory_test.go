@@ -14,7 +14,7 @@ func newMemory() *memory { return &memory{new(storetest.Memory)} }
 
 func (m *memory) Traits() bucketstore.Traits { return bucketstore.Traits{Shared: true} }
 
-// apply applies a mutation, whoever has sent it and has ended since.
+// apply applies a mutation, also of a process that has ended since.
 func (m *memory) apply(table bucketstore.Table, mut bucketstore.Mutation) {
 	if err := m.Apply(context.Background(), table, []bucketstore.Mutation{mut}); err != nil {
 		panic(err)
