@@ -78,12 +78,35 @@ func (h *histogramPoints) floatsIn(w window) int {
 
 // skipBuckets leaves of the histograms what upstream does where only counts and sums are asked for.
 func (h *histogramPoints) skipBuckets() {
-	it := promql.NewHistogramStatsIterator(&pointIterator{points: h.points})
+	points := &pointIterator{points: h.points}
+	it := promql.NewHistogramStatsIterator(points)
 	for i := range h.points {
+		if i > 0 && h.p.isSkipped(h.points[i-1].T) {
+			it.Reset(points)
+		}
 		if it.Next(); h.points[i].H != nil {
 			_, h.points[i].H = it.AtFloatHistogram(nil)
 		}
 	}
+}
+
+// isSkipped says that the first window that ends after a sample at t begins after it. Upstream seeks there, and does not compare the next
+// sample with this one.
+func (p *part) isSkipped(t int64) bool {
+	start := p.grid.start - p.shift
+	next := 0
+	if t >= start {
+		next = int((t-start)/p.grid.step) + 1
+	}
+	return next < p.grid.count && t < p.sought(p.grid.at(next)-p.shift)
+}
+
+// sought returns the time from which on upstream reads samples for the window that ends at to.
+func (p *part) sought(to int64) int64 {
+	if p.call == nil {
+		return to - p.rangeMs + 1
+	}
+	return to - p.rangeMs
 }
 
 // A pointIterator has only what a promql.HistogramStatsIterator needs.

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/promql"
@@ -17,17 +18,26 @@ func (p *part) mixedColumn(s storage.Series, out *column) error {
 	}
 	kind := it.Next()
 	var m mixedWindow
+	added := int64(math.MinInt64)
 	for i := range p.grid.count {
 		to := p.grid.at(i) - p.shift
 		after := to - p.rangeMs
-		m.drop(after)
-		read := 0
-		for kind != chunkenc.ValNone && it.AtT() <= to {
-			if it.AtT() > after {
-				read += m.add(it, kind, p.call != nil)
-			}
-			kind = it.Next()
+		if from := p.sought(to); kind != chunkenc.ValNone && it.AtT() < from {
+			kind = it.Seek(from)
 		}
+		read := 0
+		for ; kind != chunkenc.ValNone && it.AtT() <= to; kind = it.Next() {
+			if t := it.AtT(); t > added {
+				held := m.add(it, kind, p.call != nil)
+				if added = t; t > after {
+					read += held
+				}
+			}
+			if it.AtT() == to {
+				break // the next window seeks from here
+			}
+		}
+		m.drop(after)
 		if p.call != nil {
 			p.counts.add(i, m.held(), read)
 			p.callAt(i, m.floats, m.histograms, out)

@@ -168,7 +168,7 @@ func (r random) query() string {
 	case 0:
 		return fmt.Sprintf("histogram_quantile(%s, sum by (le, job) (rate(h_bucket%s)))", r.number(), r.window())
 	case 1:
-		return fmt.Sprintf("histogram_%s(%s(rate(native%s)))", r.of("count", "sum", "avg"), r.of("sum", "avg", ""), r.window())
+		return fmt.Sprintf("%s(%s(%s(%s%s)))", r.of("histogram_count", "histogram_sum", "histogram_avg", "absent"), r.of("sum", "avg", ""), r.of("rate", "avg_over_time", "last_over_time"), r.of("native", "mixed"), r.window())
 	case 2:
 		return fmt.Sprintf("%s %s %s %s", r.aggregation(), r.of("+", "/", "-", "and", "or", "unless", "> bool", "<"), r.of("on(job)", "", "ignoring(instance)"), r.aggregation())
 	case 3:
