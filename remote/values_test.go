@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -85,8 +86,7 @@ func newValue(rng *rand.Rand, kind int, counts [6]uint64) *histogram.Histogram {
 // TestAllValuesComeBack writes a series of all kinds of values by both
 // protocols and reads it by both answers.
 func TestAllValuesComeBack(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	for _, backend := range remotetest.Backends {
 		for _, contentType := range []string{remotetest.TypeV1, remotetest.TypeV2} {
 			t.Run(backend.Name+"/"+contentType, func(t *testing.T) {

@@ -218,8 +218,7 @@ func TestAdoptsNone(t *testing.T) {
 
 // TestRowLogAway: appends that fail, or have no answer, are refused, and no process dies of them. What is acknowledged is there when the log is taken.
 func TestRowLogAway(t *testing.T) {
-	seed := mathrand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	rng := mathrand.New(mathrand.NewPCG(seed, 0))
 	memory, failing := new(storetest.Memory), false
 	store := rowStore{memory, func() (bool, bool) { return failing && rng.IntN(3) == 0, failing && rng.IntN(3) == 0 }}

@@ -61,7 +61,7 @@ func (f *fixture) eachSample(t testing.TB, fn func(key string, at, stamp int64, 
 // TestBarrier writes samples whose values count up. In whatever way chunks are made, those that
 // a barrier covers have a stamp up to its own exactly if their samples came before it.
 func TestBarrier(t *testing.T) {
-	for seed := range uint64(storetest.Rounds(t, 12)) {
+	for seed := range storetest.Seeds(t, 12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))

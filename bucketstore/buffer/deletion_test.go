@@ -36,14 +36,14 @@ func TestDeletionModel(t *testing.T) {
 		rounds   int
 		open     func(t testing.TB) bucketstore.Store
 	}{
-		{"embedded", []deletionAdapter{{}}, 30, openPebble},
-		{"embedded direct", []deletionAdapter{{direct: true}}, 20, openPebble},
-		{"bigtable", []deletionAdapter{{tenant: "a"}, {tenant: "a", skew: 150_000}, {tenant: "b", skew: -100_000}, {tenant: "b"}}, 6, openFake},
+		{"embedded", []deletionAdapter{{}}, 10, openPebble},
+		{"embedded direct", []deletionAdapter{{direct: true}}, 7, openPebble},
+		{"bigtable", []deletionAdapter{{tenant: "a"}, {tenant: "a", skew: 150_000}, {tenant: "b", skew: -100_000}, {tenant: "b"}}, 2, openFake},
 		{"bigtable direct", []deletionAdapter{
 			{direct: true, tenant: "a"}, {direct: true, tenant: "a", skew: 150_000}, {direct: true, tenant: "b", skew: -100_000}, {direct: true, tenant: "b"},
-		}, 12, openFake},
+		}, 4, openFake},
 	} {
-		for seed := range uint64(storetest.Rounds(t, tt.rounds)) {
+		for seed := range storetest.Seeds(t, tt.rounds) {
 			t.Run(fmt.Sprint(tt.name, " seed ", seed), func(t *testing.T) {
 				t.Parallel()
 				w := &deletionWorld{

@@ -28,7 +28,7 @@ func wantRefused(t *testing.T, err error) {
 // TestFullDisk does random operations while the disk fills up and gets room again. The
 // process lives, starts, and has all that was acknowledged.
 func TestFullDisk(t *testing.T) {
-	for seed := range uint64(storetest.Rounds(t, 40)) {
+	for seed := range storetest.Seeds(t, 12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))

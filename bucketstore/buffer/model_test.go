@@ -20,7 +20,7 @@ import (
 // TestModel does random operations, failures included, and compares with a map at every
 // step.
 func TestModel(t *testing.T) {
-	for seed := range uint64(storetest.Rounds(t, 12)) {
+	for seed := range storetest.Seeds(t, 12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))

@@ -167,8 +167,7 @@ func TestPowerLoss(t *testing.T) {
 		{"tables of each batch, half is lost", 50, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := storetest.Seed(t)
 			random := rand.New(rand.NewPCG(seed, 0))
 			disk := newCrashDisk(vfs.NewCrashableMem())
 			var answered [][]bucketstore.Mutation

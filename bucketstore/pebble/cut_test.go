@@ -160,8 +160,7 @@ func TestPowerLossBeforeDrop(t *testing.T) {
 	const days = 8
 	for _, unsynced := range []int{0, 50} {
 		t.Run(fmt.Sprintf("%d percent of what was not synced stays", unsynced), func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := storetest.Seed(t)
 			random := rand.New(rand.NewPCG(seed, 0))
 			for range storetest.Rounds(t, 12) {
 				disk := newCrashDisk(vfs.NewCrashableMem())

@@ -108,7 +108,7 @@ func TestCutManifest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			refused, stride := 0, storetest.Stride(t)
+			refused, stride := 0, storetest.Stride(t, 1)
 			for cut := 1 + rand.IntN(stride); cut < len(content); cut += stride {
 				if f.wantWholeOrRefused(t, f.replace(t, name, content[:len(content)-cut]), name) {
 					refused++
@@ -156,7 +156,7 @@ func TestDamagedLog(t *testing.T) {
 		{"lost blocks", func(b []byte) { clear(b[:2*block]) }, 5},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
-			for at := 0; at < len(content)-damage.after*write; at += 1009 * storetest.Stride(t) {
+			for at := 0; at < len(content)-damage.after*write; at += 1009 * storetest.Stride(t, 1) {
 				damaged := slices.Clone(content)
 				damage.of(damaged[at:])
 				if !f.wantWholeOrRefused(t, f.replace(t, name, damaged), name) {

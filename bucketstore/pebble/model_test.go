@@ -238,8 +238,7 @@ func (g generator) request() bucketstore.ScanRequest {
 // store now and then.
 func TestModelOverDays(t *testing.T) {
 	const steps = 600
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	g := generator{rand.New(rand.NewPCG(seed, 0))}
 	disk, m := vfs.NewMem(), make(model)
 	for range storetest.Rounds(t, 8) {

@@ -52,8 +52,7 @@ func names(t *testing.T, d durable.Dir) []string {
 
 // TestAppend: what is appended is there, whatever appends had no answer, and is read from any byte on.
 func TestAppend(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	store := newFlaky()
 	store.fails = func() (bool, bool) { return rng.IntN(4) == 0, rng.IntN(4) == 0 }

@@ -3,20 +3,13 @@ package storetest
 import (
 	"bytes"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
-
-// SeedVariable is the environment variable that repeats the random operations
-// of an earlier run: the seed that it logged.
-const SeedVariable = "STORETEST_SEED"
 
 func modelChecks() []check {
 	return []check{{"random operations", checkModel}}
@@ -115,7 +108,7 @@ func (m model) scan(req bucketstore.ScanRequest) []bucketstore.Row {
 // checkModel applies the same operations to the store and to a model.
 func checkModel(f fixture) {
 	steps := Rounds(f, 3000)
-	g := generator{rand.New(rand.NewPCG(seed(f), 0))}
+	g := generator{rand.New(rand.NewPCG(Seed(f), 0))}
 	m := make(model)
 	for step := range steps {
 		switch n := g.IntN(100); {
@@ -144,18 +137,6 @@ func checkModel(f fixture) {
 			f.wantTable(bucketstore.Metric, m.scan(everything(bucketstore.Metric))...)
 		}
 	}
-}
-
-func seed(f fixture) uint64 {
-	n := uint64(time.Now().UnixNano())
-	if text := os.Getenv(SeedVariable); text != "" {
-		var err error
-		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
-			f.Fatalf("%s: %v", SeedVariable, err)
-		}
-	}
-	f.Logf("%s=%d", SeedVariable, n)
-	return n
 }
 
 // A generator makes random requests that meet each other often.

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"iter"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
@@ -19,11 +21,43 @@ func Rounds(t testing.TB, usual int) int {
 	return max(1, (usual*percent(t)+99)/100)
 }
 
-// Stride returns the distance of two cases in a list of which a part is tested: 1 is all of
-// them.
-func Stride(t testing.TB) int {
+// SeedVariable is the environment variable with the seed of random tests, which repeats a run that failed:
+//
+//	STORETEST_SEED=7 STORETEST_PERCENT=1 go test -run TestModel ./bucketstore/buffer
+const SeedVariable = "STORETEST_SEED"
+
+// Seed returns the seed of a random test, which it logs. Each run draws another one.
+func Seed(t testing.TB) uint64 {
 	t.Helper()
-	return max(1, 100/percent(t))
+	seed := rand.Uint64()
+	if text := os.Getenv(SeedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s=%s: %v", SeedVariable, text, err)
+		}
+	}
+	t.Logf("%s=%d repeats this run", SeedVariable, seed)
+	return seed
+}
+
+// Seeds returns the seeds of the rounds of a random test that usually does so many: Seed, and the numbers after it.
+func Seeds(t testing.TB, usual int) iter.Seq[uint64] {
+	t.Helper()
+	first, rounds := Seed(t), uint64(Rounds(t, usual))
+	return func(yield func(uint64) bool) {
+		for n := range rounds {
+			if !yield(first + n) {
+				return
+			}
+		}
+	}
+}
+
+// Stride returns the distance of two cases in a list of which a test usually takes one in so many: 1 is all of them. A test begins at
+// random in the first of them, so that runs add up.
+func Stride(t testing.TB, usual int) int {
+	t.Helper()
+	return max(1, 100*usual/percent(t))
 }
 
 func percent(t testing.TB) int {

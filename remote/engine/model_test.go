@@ -5,12 +5,9 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -24,21 +21,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// seedVariable is the environment variable that repeats a run: the seed that it
-// logged.
-const seedVariable = "ENGINETEST_SEED"
-
-func newRand(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%s=%d repeats this run", seedVariable, seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+func newRand(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(storetest.Seed(t), 0)) }
 
 // awkwardLabels are label sets that a careless key would confuse with each
 // other, or with bases around modelBase.

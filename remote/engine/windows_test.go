@@ -75,7 +75,7 @@ func TestOnlyWindows(t *testing.T) {
 		return found, usage.Counts().Cells
 	}
 	upstream, streaming := promql.NewEngine(queryOptions()), eval.New(queryOptions(), eval.NewMemory(0, 0))
-	expressions, stride := windowExpressions(), storetest.Stride(t)
+	expressions, stride := windowExpressions(), storetest.Stride(t, 1)
 	for i := s.r.IntN(stride); i < len(expressions); i += stride {
 		expr := expressions[i]
 		for _, selector := range []string{"x_total", "native"} {

@@ -16,6 +16,7 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
@@ -114,8 +115,7 @@ func TestWriteBytesGivenBack(t *testing.T) {
 // well; small ones do not wait for them.
 func TestWriteBytesArriving(t *testing.T) {
 	noise := make([]byte, 3<<20)
-	seed := rand.Uint64()
-	t.Log("seed", seed)
+	seed := storetest.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for i := range noise {
 		noise[i] = byte(rnd.Uint32())

@@ -190,8 +190,7 @@ func (s *passingSeries) AppendFloats(ts []int64, vs []float64) ([]int64, []float
 // limits, of the store and of the end of a query, warnings, and the samples that are counted.
 func TestCores(t *testing.T) {
 	cases := storetest.Rounds(t, 2000)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	r := &random{rand.New(rand.NewPCG(seed, 0))}
 	var data *recorded
 	failed := 0

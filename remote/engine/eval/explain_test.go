@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -228,8 +229,7 @@ func TestExplainReads(t *testing.T) {
 			compareReads(t, expr, step)
 		}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	r := random{rand.New(rand.NewPCG(seed, 0))}
 	for range 500 {
 		compareReads(t, r.query(), time.Duration(1+r.IntN(300))*time.Second)

@@ -26,8 +26,7 @@ import (
 // engine.
 func TestRandom(t *testing.T) {
 	cases := storetest.Rounds(t, 3000)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	r := &random{rand.New(rand.NewPCG(seed, 0))}
 	c := &comparing{upstream: promqltest.NewTestEngineWithOpts(t, options()), ours: eval.New(options(), eval.NewMemory(0, 0)).SetCores(4, 1), t: t}
 	var data *recorded

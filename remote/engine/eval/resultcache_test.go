@@ -34,8 +34,7 @@ const cachedRanges = 10
 // TestRandomCached compares answers to random queries over random ranges, from a cache of results,
 // with answers without it. Samples are written between them, in order and late.
 func TestRandomCached(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := storetest.Seed(t)
 	r := &random{rand.New(rand.NewPCG(seed, 0))}
 	for _, buffered := range []bool{true, false} {
 		w := openCachedWorld(t, r, buffered)

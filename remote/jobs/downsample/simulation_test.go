@@ -4,14 +4,11 @@ package downsample_test
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/series/rollup"
-	"github.com/promtable/promtable/series/seriestest"
 )
 
 // worldDays is how long a world lasts.
@@ -72,25 +69,15 @@ func (w *world) finish() error {
 	return w.check()
 }
 
-// worldVariable is the environment variable with the number of a world that failed, which alone is repeated.
-const worldVariable = "DOWNSAMPLE_WORLD"
-
 // TestSimulation compares what rollups tell with the samples, in worlds of three processes, two of direct mode and one with a buffer, and
 // in worlds of one that has the store for itself. Each reading is compared, before and after samples were deleted.
 //
 //	STORETEST_PERCENT=10000 go test -run TestSimulation -timeout 1h ./remote/jobs/downsample
 func TestSimulation(t *testing.T) {
-	r := seriestest.NewRand(t)
-	rounds := storetest.Rounds(t, 12)
+	rounds := 0
 	var sum world
-	for range rounds {
-		seed := r.Uint64()
-		if text := os.Getenv(worldVariable); text != "" {
-			var err error
-			if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-				t.Fatalf("%s: %v", worldVariable, err)
-			}
-		}
+	for seed := range storetest.Seeds(t, 12) {
+		rounds++
 		for _, exclusive := range []bool{false, true} {
 			w := newWorld(t, seed, exclusive, rules{})
 			err := w.live()
@@ -99,7 +86,7 @@ func TestSimulation(t *testing.T) {
 				err = w.finish()
 			}
 			if err != nil {
-				t.Fatalf("%s=%d repeats this, exclusive %v: %v", worldVariable, seed, exclusive, err)
+				t.Fatalf("%s=%d repeats this, exclusive %v: %v", storetest.SeedVariable, seed, exclusive, err)
 			}
 			sum.add(w)
 		}

@@ -4,8 +4,6 @@ package seal_test
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -13,22 +11,6 @@ import (
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
-
-// seedVariable is the environment variable that repeats a run with the seed that it logged.
-const seedVariable = "SEALTEST_SEED"
-
-// firstSeed returns the seed of the first of some worlds. Each other has the next one.
-func firstSeed(t testing.TB) uint64 {
-	text := os.Getenv(seedVariable)
-	if text == "" {
-		return uint64(time.Now().UnixNano())
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", seedVariable, err)
-	}
-	return n
-}
 
 // run advances the world by some steps.
 func (w *world) run(t testing.TB, steps int) error {
@@ -122,11 +104,9 @@ func (w *world) raw(limit int64) (n int, err error) {
 // be wrong. No sample is lost, and a sample that only right clocks have written counts as
 // if all were right.
 func TestSimulation(t *testing.T) {
-	first, rounds := firstSeed(t), uint64(storetest.Rounds(t, 12))
 	var sum world
 	sealed := 0
-	for n := range rounds {
-		seed := first + n
+	for seed := range storetest.Seeds(t, 12) {
 		w := newWorld(t, seed)
 		w.unleased = seed%2 == 0
 		w.isTight = seed/4%2 == 1
@@ -141,10 +121,10 @@ func TestSimulation(t *testing.T) {
 		err := w.run(t, 6000)
 		w.end()
 		if err != nil {
-			t.Fatalf("%s=%d repeats this: %v", seedVariable, seed, err)
+			t.Fatalf("%s=%d repeats this: %v", storetest.SeedVariable, seed, err)
 		}
 		if err := w.sealAll(t); err != nil {
-			t.Fatalf("%s=%d repeats this: %v", seedVariable, seed, err)
+			t.Fatalf("%s=%d repeats this: %v", storetest.SeedVariable, seed, err)
 		}
 		storetest.CheckMeta(t, w.store, w.schema)
 		sum.stalls += w.stalls
@@ -159,12 +139,12 @@ func TestSimulation(t *testing.T) {
 			sealed += w.sealed
 		}
 	}
-	t.Logf("%s=%d repeats this run: %d rows sealed, %d stalls, %d deaths, %d mutations too late, %d answers lost",
-		seedVariable, first, sum.sealed, sum.stalls, sum.deaths, sum.late, sum.dropped)
+	t.Logf("%d rows sealed, %d stalls, %d deaths, %d mutations too late, %d answers lost",
+		sum.sealed, sum.stalls, sum.deaths, sum.late, sum.dropped)
 	t.Logf("of those with clocks that are compared: %d comparisons, %d samples to raw families, %d to l because of doubt, %d rows sealed",
 		sum.comparisons, sum.raws, sum.doubted, sealed)
 	// A run of few rounds may lack the rarest events.
-	n := int(rounds)
+	n := storetest.Rounds(t, 12)
 	if sum.sealed < 20*n || sum.stalls < 8*n || sum.deaths < n/2 || n >= 12 && min(sum.late, sum.dropped, sum.raws, sum.doubted, sealed) == 0 {
 		t.Error("too few events for a test")
 	}
