@@ -13,6 +13,7 @@ import (
 // TestBufferCost checks the row mutations of the buffer on Bigtable. The samples are of the
 // past, in order: these go through open chunks, too.
 func TestBufferCost(t *testing.T) {
+	t.Parallel() // it waits for the clock
 	const (
 		series   = 200
 		interval = 15_000

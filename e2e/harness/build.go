@@ -145,6 +145,14 @@ func buildProgram(dir, name, verb string, args ...string) (string, error) {
 	return filepath.Join(out, name), nil
 }
 
+// cacheDir returns a directory on the disk, for files that the next run may need, or that are too large for a file system in memory.
+func cacheDir() string {
+	if cache, err := os.UserCacheDir(); err == nil {
+		return cache
+	}
+	return os.TempDir() // there is no home
+}
+
 // lockPrograms returns the folder for the programs of this checkout, outside of
 // it, and keeps other test processes from building there until unlock is called.
 func lockPrograms() (dir string, unlock func(), err error) {
@@ -152,11 +160,7 @@ func lockPrograms() (dir string, unlock func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir() // there is no home
-	}
-	dir = filepath.Join(cache, "promtable-e2e", fmt.Sprintf("%x", sha256.Sum256([]byte(root)))[:12])
+	dir = filepath.Join(cacheDir(), "promtable-e2e", fmt.Sprintf("%x", sha256.Sum256([]byte(root)))[:12])
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}

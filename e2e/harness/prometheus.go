@@ -43,9 +43,28 @@ func StartPrometheusOn(t testing.TB, data string, args ...string) *Prometheus {
 		"--web.listen-address=127.0.0.1:0",
 		"--web.enable-lifecycle",
 		"--scrape.discovery-reload-interval=1s",
+		"--storage.tsdb.max-block-chunk-segment-size=4MB", // each block is given a whole segment at first, which takes long on a disk in memory
 	}, args...)
 	p.run(t, args)
 	return p
+}
+
+// CreateBlocks lets promtool make blocks of the file text, in the format of OpenMetrics, in the new directory dir. It works on the disk: for each
+// block it allocates half a gigabyte, which a file system in memory clears.
+func CreateBlocks(t testing.TB, text, dir string, flags ...string) {
+	t.Helper()
+	onDisk, err := os.MkdirTemp(cacheDir(), "promtable-blocks-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(onDisk)
+	words := append(append([]string{"tsdb", "create-blocks-from"}, flags...), "openmetrics", text, onDisk)
+	if output, err := exec.Command(PromtoolProgram(t), words...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if err := os.CopyFS(dir, os.DirFS(onDisk)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // run starts the program and waits until it serves.

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -194,13 +193,10 @@ func openMetrics(t *testing.T, days int) (dir string, p *harness.Prometheus, tex
 	return dir, startSourceOn(t, dir), text, first, last
 }
 
-// createBlocks makes blocks of 18 hours of text with promtool. For each block it reads all of the text, and allocates half a gigabyte, which a
-// file system in memory has to clear: for blocks of 2 hours that would be most of what the tests take.
+// createBlocks makes blocks of 18 hours of a file with text. For each block promtool reads all of it.
 func createBlocks(t *testing.T, text, dir string) {
 	t.Helper()
-	if out, err := exec.Command(harness.PromtoolProgram(t), "tsdb", "create-blocks-from", "--max-block-duration=18h", "openmetrics", text, dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.CreateBlocks(t, text, dir, "--max-block-duration=18h")
 }
 
 // TestImportStopped: an import that is killed, or stopped by Ctrl-C, goes on where it was, and all is there once.

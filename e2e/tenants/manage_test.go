@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -117,9 +116,7 @@ func TestImportTenants(t *testing.T) {
 		if err := os.WriteFile(text, b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command(harness.PromtoolProgram(t), "tsdb", "create-blocks-from", "openmetrics", text, dir).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		harness.CreateBlocks(t, text, dir)
 		metas, err := filepath.Glob(filepath.Join(dir, "*", "meta.json"))
 		if err != nil || len(metas) == 0 {
 			t.Fatalf("no blocks: %v", err)

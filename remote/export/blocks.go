@@ -162,6 +162,10 @@ type indexed struct {
 	chunks []chunks.Meta
 }
 
+// segmentSize is how many bytes a file of chunks has at most, and takes while it is written. By default it would be 512 MiB, also for a block of
+// few samples.
+const segmentSize = 64 << 20
+
 // writeChunks writes the chunks of a block, and returns its series, sorted.
 func (b *Blocks) writeChunks(ctx context.Context, meta *tsdb.BlockMeta, dir string) (found []indexed, err error) {
 	mint, maxt := max(meta.MinTime, b.Selection.Mint), min(meta.MaxTime-1, b.Selection.Maxt)
@@ -169,7 +173,7 @@ func (b *Blocks) writeChunks(ctx context.Context, meta *tsdb.BlockMeta, dir stri
 	if err != nil {
 		return nil, err
 	}
-	w, err := chunks.NewWriter(filepath.Join(dir, "chunks"))
+	w, err := chunks.NewWriter(filepath.Join(dir, "chunks"), chunks.WithSegmentSize(segmentSize))
 	if err != nil {
 		return nil, err
 	}
