@@ -72,6 +72,8 @@ type group struct {
 	stepwise bool
 	cell     meta.Cell
 	late     *lateSteps
+	// corrected is that of the state.
+	corrected int64
 	// restorable says that the state of alerts could be read.
 	restorable bool
 
@@ -194,7 +196,9 @@ func (g *group) run(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		if !errors.Is(err, errTaken) {
+		if errors.Is(err, errTaken) {
+			isRead = false
+		} else {
 			g.runner.metrics.failures.WithLabelValues(g.key, failedStore).Inc()
 			level.Warn(g.runner.cfg.Logger).Log("msg", "rules are not recorded, trying again", "group", g.key, "err", err)
 		}
@@ -219,8 +223,12 @@ func (g *group) begin(ctx context.Context) error {
 		}
 		g.runner.evaluates(g, rule.done)
 	}
-	// Of samples that came late to another process, or to one that has ended, this one does not know.
-	g.late.add(math.MinInt64, math.MaxInt64, g.runner.cfg.Reevaluate)
+	// Of samples that came late to another process, or to one that has ended, this one does not know. They may have come when fewer steps were
+	// evaluated than now.
+	if done := g.first() - g.step; g.corrected == 0 || g.corrected > done || g.runner.cfg.Reevaluate == 0 {
+		g.corrected = done
+	}
+	g.late.add(g.corrected-g.runner.cfg.Reevaluate.Milliseconds(), math.MaxInt64, math.MaxInt64/4)
 	return nil
 }
 

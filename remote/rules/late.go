@@ -90,6 +90,13 @@ func (l *lateSteps) take(now time.Time, interval time.Duration) (mint, maxt int6
 	return mint, maxt, true
 }
 
+// isEmpty says that no late samples are known.
+func (l *lateSteps) isEmpty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mint > l.maxt
+}
+
 // Written notes samples that the tenant has written, for rules that were evaluated before that. It must be called when reads find them, or may
 // find them.
 func (r *Runner) Written(samples []bucketstore.Sample) {
@@ -128,11 +135,14 @@ func (r *Runner) evaluates(g *group, step int64) {
 // correctLate evaluates steps anew that late samples may have changed.
 func (g *group) correctLate(ctx context.Context) error {
 	within := g.runner.cfg.Reevaluate
+	done := g.first() - g.step
 	mint, maxt, ok := g.late.take(g.runner.cfg.Now(), max(within/lateRounds, g.of.Interval()))
 	if !ok {
+		if g.late.isEmpty() {
+			g.corrected = done
+		}
 		return nil
 	}
-	done := g.first() - g.step
 	end := min(maxt+g.late.after+g.step, done) // the last one for markers of staleness
 	if g.stepwise {                            // later steps read what changes
 		end = done

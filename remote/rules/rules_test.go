@@ -346,6 +346,49 @@ groups:
 
 var recorded = []string{"job:x:rate5m", "all:x:rate5m", "job:x:high", "job:x:higher", "h:rate", "one", "same", "steps", "before", "after", "joined", "renamed", "limited"}
 
+// TestEndBeforeCorrection: a sample that comes late, by less than Config.Reevaluate, counts also if nothing is evaluated for longer than that, and the
+// process that has evaluated all steps since ends before it evaluates older ones anew.
+func TestEndBeforeCorrection(t *testing.T) {
+	w := newWorld(t, writeRules(t, "groups: [{name: g, interval: 1m, rules: [{record: r, expr: x}]}]\n"))
+	w.cfg.Reevaluate = time.Hour
+	write := func(at int64, v float64) {
+		t.Helper()
+		w.write([]ingest.Series{{Labels: labels.FromStrings("__name__", "x"), Samples: []ingest.Sample{{T: at, V: v}}}})
+	}
+	process := func() *group {
+		t.Helper()
+		g := w.groups()[0]
+		if err := g.begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	finish := func(g *group) {
+		t.Helper()
+		for range 3 {
+			if w.now.Add(10 * minute); !w.catchUp(g) {
+				t.Fatal("not all is recorded")
+			}
+		}
+	}
+	g := process()
+	write(begin+minute, 1)
+	finish(g)
+	late := w.now.Load() - 20*minute
+	write(late, 5)
+	w.now.Add(2 * 60 * minute)
+	g = process()
+	for due := g.timeOf(time.UnixMilli(w.now.Load())); g.first() <= due; {
+		if err := g.advance(t.Context(), due); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish(process())
+	if got := w.samples("r"); strings.Count(got, " 3ff0000000000000\n") != 5 || strings.Count(got, " 4014000000000000\n") != 5 {
+		t.Errorf("there are not five steps of each of two samples:\n%s", got)
+	}
+}
+
 func writeRules(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rules.yml")
@@ -353,82 +396,6 @@ func writeRules(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// TestGaps: however often a process ends, the store fails and nothing is evaluated for hours, what is recorded in the end is what Prometheus records that is
-// never interrupted, and to which no sample comes late, to the bit.
-func TestGaps(t *testing.T) {
-	const hours = 5
-	// Each rule begins with the first sample.
-	file := writeRules(t, strings.ReplaceAll(ruleFile, "- name: ", "- # begin: "+time.UnixMilli(begin).UTC().Format(time.RFC3339Nano)+"\n  name: "))
-	want := newWorld(t, file)
-	want.fill(hours, 0)
-	end := begin + hours*60*minute
-	want.now.Store(end)
-	want.upstream()
-	for seed := range uint64(6) {
-		got := newWorld(t, file)
-		got.cfg.Reevaluate = time.Hour
-		got.fill(hours, []float64{0, 0.02}[seed%2])
-		got.store.random = rand.New(rand.NewPCG(seed, 5))
-		r := rand.New(rand.NewPCG(seed, 6))
-		var groups []*group
-		restart := func() {
-			groups = got.groups()
-			for _, g := range groups {
-				for g.begin(t.Context()) != nil {
-				}
-			}
-		}
-		got.now.Add(7 * minute)
-		restart()
-		for got.now.Load() < end {
-			got.now.Store(min(end, got.now.Load()+r.Int64N(40*minute)))
-			got.store.part = 0
-			got.arrive()
-			got.store.part = 0.05
-			for _, g := range groups {
-				for i := 0; !got.catchUp(g) && i < 3; i++ {
-					if r.IntN(2) == 0 {
-						restart()
-						break
-					}
-				}
-			}
-		}
-		got.store.part = 0
-		restart()
-		for _, g := range groups {
-			if !got.catchUp(g) {
-				t.Error("not all is recorded")
-			}
-		}
-		got.now.Store(end + mostLate) // nothing is recorded from here on
-		got.arrive()
-		for corrected := true; corrected; {
-			corrected = false
-			got.now.Add(10 * minute)
-			for _, g := range groups {
-				corrected = corrected || g.late.mint <= g.late.maxt
-				if err := g.correctLate(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		for _, name := range recorded {
-			if g, w := ends(got.samples(name)), ends(want.samples(name)); g != w {
-				t.Errorf("seed %d: %s:\n%s", seed, name, difference(g, w))
-			}
-		}
-	}
-	if want.samples("same") != "" {
-		t.Error("series that are the same with the labels of their rule are recorded")
-	}
-	for _, name := range recorded {
-		if want.samples(name) == "" && name != "same" {
-			t.Errorf("of %s there is nothing", name)
-		}
-	}
 }
 
 // TestRun: rules are recorded as time passes, those of a file that changes, too, and all ends with the context. The manager knows what each has.

@@ -19,6 +19,9 @@ type state struct {
 	OK map[string]int64 `json:"ok"`
 	// Since has that of the step before the first.
 	Since map[string]int64 `json:"since"`
+	// Corrected is the time of a step, in milliseconds: when it was the last one, the steps up to it had all samples that had come. 0 is that
+	// of the last step of all rules, as in a state of version 0.1.
+	Corrected int64 `json:"corrected,omitempty"`
 }
 
 // stateKey is the key of the row of a group. That of the lease has no name.
@@ -41,7 +44,7 @@ func (g *group) readState(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	g.cell = cell
+	g.cell, g.corrected = cell, found.Corrected
 	for i := range g.recordings {
 		rule := &g.recordings[i]
 		if at, ok := found.Done[rule.id]; ok && at != rule.done {
@@ -53,7 +56,7 @@ func (g *group) readState(ctx context.Context) (err error) {
 
 // writeState stores how far the group is. It forgets rules that are not there any more.
 func (g *group) writeState(ctx context.Context, recordings []recording) error {
-	next := state{Done: make(map[string]int64), OK: make(map[string]int64), Since: make(map[string]int64)}
+	next := state{Done: make(map[string]int64), OK: make(map[string]int64), Since: make(map[string]int64), Corrected: g.corrected}
 	for _, rule := range recordings {
 		next.Done[rule.id], next.OK[rule.id], next.Since[rule.id] = rule.done, rule.ok, rule.since
 	}
