@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
-	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // values makes a series of all kinds of values that alternate: floats, integer
@@ -86,7 +86,7 @@ func newValue(rng *rand.Rand, kind int, counts [6]uint64) *histogram.Histogram {
 // TestAllValuesComeBack writes a series of all kinds of values by both
 // protocols and reads it by both answers.
 func TestAllValuesComeBack(t *testing.T) {
-	seed := storetest.Seed(t)
+	seed := seriestest.Seed(t)
 	for _, backend := range remotetest.Backends {
 		for _, contentType := range []string{remotetest.TypeV1, remotetest.TypeV2} {
 			t.Run(backend.Name+"/"+contentType, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/rowfiles"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A rowStore is a store that others use, too. fails says of an append to a log that it fails before, or after it has happened.
@@ -218,8 +218,7 @@ func TestAdoptsNone(t *testing.T) {
 
 // TestRowLogAway: appends that fail, or have no answer, are refused, and no process dies of them. What is acknowledged is there when the log is taken.
 func TestRowLogAway(t *testing.T) {
-	seed := storetest.Seed(t)
-	rng := mathrand.New(mathrand.NewPCG(seed, 0))
+	rng := seriestest.NewRand(t)
 	memory, failing := new(storetest.Memory), false
 	store := rowStore{memory, func() (bool, bool) { return failing && rng.IntN(3) == 0, failing && rng.IntN(3) == 0 }}
 	m := startRows(t, store, someTime)

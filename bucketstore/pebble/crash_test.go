@@ -17,6 +17,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 const (
@@ -167,8 +168,7 @@ func TestPowerLoss(t *testing.T) {
 		{"tables of each batch, half is lost", 50, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			seed := storetest.Seed(t)
-			random := rand.New(rand.NewPCG(seed, 0))
+			random := seriestest.NewRand(t)
 			disk := newCrashDisk(vfs.NewCrashableMem())
 			var answered [][]bucketstore.Mutation
 			for round := range storetest.Rounds(t, 6) {

@@ -2,7 +2,6 @@ package pebble_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // openForEver opens a store that deletes no samples by age.
@@ -160,8 +160,7 @@ func TestPowerLossBeforeDrop(t *testing.T) {
 	const days = 8
 	for _, unsynced := range []int{0, 50} {
 		t.Run(fmt.Sprintf("%d percent of what was not synced stays", unsynced), func(t *testing.T) {
-			seed := storetest.Seed(t)
-			random := rand.New(rand.NewPCG(seed, 0))
+			random := seriestest.NewRand(t)
 			for range storetest.Rounds(t, 12) {
 				disk := newCrashDisk(vfs.NewCrashableMem())
 				s, registry := openForEver(t, disk)

@@ -156,7 +156,8 @@ func TestDamagedLog(t *testing.T) {
 		{"lost blocks", func(b []byte) { clear(b[:2*block]) }, 5},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
-			for at := 0; at < len(content)-damage.after*write; at += 1009 * storetest.Stride(t, 1) {
+			stride := storetest.Stride(t, 1)
+			for at := 1009 * rand.IntN(stride); at < len(content)-damage.after*write; at += 1009 * stride {
 				damaged := slices.Clone(content)
 				damage.of(damaged[at:])
 				if !f.wantWholeOrRefused(t, f.replace(t, name, damaged), name) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
-	"github.com/promtable/promtable/bucketstore/storetest"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A powerLoss is the disk after the power failed before one operation, and whether the table
@@ -49,7 +49,7 @@ func TestIngestPowerLoss(t *testing.T) {
 		{"over both, half of what was not synced is lost", [][]bucketstore.Mutation{indexRows(many, 3)[:many/3], {inMemory}}, 50},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			seed := storetest.Seed(t)
+			seed := seriestest.Seed(t)
 			without := make(map[string]int64)
 			for _, muts := range tc.before {
 				for _, m := range muts {

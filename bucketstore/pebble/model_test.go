@@ -15,6 +15,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A column is the name of a cell. Its parts sort as the contract wants it.
@@ -238,8 +239,7 @@ func (g generator) request() bucketstore.ScanRequest {
 // store now and then.
 func TestModelOverDays(t *testing.T) {
 	const steps = 600
-	seed := storetest.Seed(t)
-	g := generator{rand.New(rand.NewPCG(seed, 0))}
+	g := generator{seriestest.NewRand(t)}
 	disk, m := vfs.NewMem(), make(model)
 	for range storetest.Rounds(t, 8) {
 		cfg := onDisk("/data")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/bucketstore/rowfiles"
 	"github.com/promtable/promtable/bucketstore/storetest"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 var errStore = errors.New("the store is away")
@@ -52,8 +52,7 @@ func names(t *testing.T, d durable.Dir) []string {
 
 // TestAppend: what is appended is there, whatever appends had no answer, and is read from any byte on.
 func TestAppend(t *testing.T) {
-	seed := storetest.Seed(t)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seriestest.NewRand(t)
 	store := newFlaky()
 	store.fails = func() (bool, bool) { return rng.IntN(4) == 0, rng.IntN(4) == 0 }
 	dir := rowfiles.New(store, "LOG1", clock)

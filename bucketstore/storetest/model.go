@@ -9,6 +9,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 func modelChecks() []check {
@@ -108,7 +109,7 @@ func (m model) scan(req bucketstore.ScanRequest) []bucketstore.Row {
 // checkModel applies the same operations to the store and to a model.
 func checkModel(f fixture) {
 	steps := Rounds(f, 3000)
-	g := generator{rand.New(rand.NewPCG(Seed(f), 0))}
+	g := generator{seriestest.NewRand(f)}
 	m := make(model)
 	for step := range steps {
 		switch n := g.IntN(100); {

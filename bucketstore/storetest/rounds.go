@@ -2,10 +2,11 @@ package storetest
 
 import (
 	"iter"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // PercentVariable is the environment variable with how many of the rounds of random tests,
@@ -21,29 +22,10 @@ func Rounds(t testing.TB, usual int) int {
 	return max(1, (usual*percent(t)+99)/100)
 }
 
-// SeedVariable is the environment variable with the seed of random tests, which repeats a run that failed:
-//
-//	STORETEST_SEED=7 STORETEST_PERCENT=1 go test -run TestModel ./bucketstore/buffer
-const SeedVariable = "STORETEST_SEED"
-
-// Seed returns the seed of a random test, which it logs. Each run draws another one.
-func Seed(t testing.TB) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv(SeedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s=%s: %v", SeedVariable, text, err)
-		}
-	}
-	t.Logf("%s=%d repeats this run", SeedVariable, seed)
-	return seed
-}
-
-// Seeds returns the seeds of the rounds of a random test that usually does so many: Seed, and the numbers after it.
+// Seeds returns the seeds of the rounds of a random test that usually does so many: seriestest.Seed, and the numbers after it.
 func Seeds(t testing.TB, usual int) iter.Seq[uint64] {
 	t.Helper()
-	first, rounds := Seed(t), uint64(Rounds(t, usual))
+	first, rounds := seriestest.Seed(t), uint64(Rounds(t, usual))
 	return func(yield func(uint64) bool) {
 		for n := range rounds {
 			if !yield(first + n) {

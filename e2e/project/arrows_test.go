@@ -42,7 +42,7 @@ func arrows() []arrow {
 		{"bucketstore/bigtable/...", []string{"series/...", "bucketstore", "bucketstore/bigtable/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/disk", nil, nil},
 		{"bucketstore/durable", nil, nil},
-		{"bucketstore/rowfiles", []string{"series", "bucketstore", "bucketstore/durable"}, []string{"bucketstore/storetest"}},
+		{"bucketstore/rowfiles", []string{"series", "bucketstore", "bucketstore/durable"}, []string{"bucketstore/storetest", "series/seriestest"}},
 		{"bucketstore/pebble/...", []string{"series/...", "bucketstore", "bucketstore/disk", "bucketstore/pebble/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		// The model of deletion drives a buffer and what removes rows beneath it.
@@ -88,7 +88,7 @@ func arrows() []arrow {
 		{"remote/boards", []string{"series", "bucketstore", "bucketstore/meta", "remote/request", "remote/scope"}, []string{"bucketstore/pebble"}},
 		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/engine/reader", "remote/request", "remote/scope"}, append(protocolTests, "remote/jobs/deletion")},
 		{"remote/tenancy", []string{"series", "series/rollup", "index", "bucketstore", "bucketstore/meta", "remote/engine", "remote/engine/current", "remote/engine/eval", "remote/engine/reader", "remote/engine/seriescache", "remote/history", "remote/ingest", "remote/jobs/deletion", "remote/jobs/drop", "remote/request", "remote/scope"}, nil},
-		{"remote/users", []string{"series", "remote/request"}, nil},
+		{"remote/users", []string{"series", "remote/request"}, []string{"series/seriestest"}},
 		{"remote/jobs/drop", []string{"series", "bucketstore", "bucketstore/meta", "remote/jobs"}, []string{"bucketstore/...", "series/..."}},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/ingest"}, nil},

@@ -19,9 +19,8 @@ import (
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/seriestest"
 )
-
-func newRand(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(storetest.Seed(t), 0)) }
 
 // awkwardLabels are label sets that a careless key would confuse with each
 // other, or with bases around modelBase.
@@ -242,7 +241,7 @@ func TestModel(t *testing.T) {
 		for _, resource := range [][]string{nil, {"host", "podname"}} {
 			t.Run(fmt.Sprintf("%s/resource labels %v", b.name, resource), func(t *testing.T) {
 				const queries = 6
-				r := newRand(t)
+				r := seriestest.NewRand(t)
 				c := newClock(modelBase - 3*series.Window)
 				store := storetest.WithTraits(b.open(t, c), func(t *bucketstore.Traits) { t.ParallelScans = 1 + r.IntN(4) })
 				if b.name == "buffered" {

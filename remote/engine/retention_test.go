@@ -25,6 +25,7 @@ import (
 	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A retentionModel is an adapter with a buffer on the embedded store, which starts again with
@@ -236,7 +237,7 @@ func (m *retentionModel) wantDeleted() {
 // TestRetentionModel writes old and new samples, moves the clock, changes the retention, and
 // compares what is read with a map.
 func TestRetentionModel(t *testing.T) {
-	r := newRand(t)
+	r := seriestest.NewRand(t)
 	for range storetest.Rounds(t, 6) {
 		m := &retentionModel{t: t, rand: r, clock: newClock(1_300_000_000_000), dir: t.TempDir(), log: t.TempDir()}
 		for range retentionSeries {

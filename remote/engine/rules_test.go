@@ -31,6 +31,7 @@ import (
 	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A ruled is a store whose processes have rules, and one with the same samples that keeps all of them.
@@ -669,7 +670,7 @@ func TestRulesOfTwo(t *testing.T) {
 // TestRulesModel moves the clock, writes, walks and starts with other rules, and compares what is shown with a map: all from the cut on, and nothing
 // before, where the cut only goes up, never further than a rule asked for.
 func TestRulesModel(t *testing.T) {
-	r := newRand(t)
+	r := seriestest.NewRand(t)
 	for range storetest.Rounds(t, 4) {
 		w := newRuled(t, openEmbedded(t, newClock(someTime)), r.IntN(2) == 0)
 		written := make(map[string]map[int64]float64)

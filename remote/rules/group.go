@@ -72,7 +72,7 @@ type group struct {
 	stepwise bool
 	cell     meta.Cell
 	late     *lateSteps
-	// corrected is that of the state.
+	// corrected is the step up to which late samples are accounted for, in milliseconds, as in the state.
 	corrected int64
 	// restorable says that the state of alerts could be read.
 	restorable bool
@@ -196,9 +196,7 @@ func (g *group) run(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		if errors.Is(err, errTaken) {
-			isRead = false
-		} else {
+		if !errors.Is(err, errTaken) {
 			g.runner.metrics.failures.WithLabelValues(g.key, failedStore).Inc()
 			level.Warn(g.runner.cfg.Logger).Log("msg", "rules are not recorded, trying again", "group", g.key, "err", err)
 		}

@@ -389,6 +389,32 @@ func TestEndBeforeCorrection(t *testing.T) {
 	}
 }
 
+// TestTaken: a process whose group another one has recorded meanwhile goes on from there, and evaluates anew what that one left.
+func TestTaken(t *testing.T) {
+	w := newWorld(t, writeRules(t, "groups: [{name: g, interval: 1m, rules: [{record: r, expr: x}]}]\n"))
+	w.cfg.Reevaluate = time.Hour
+	var both [2]*group
+	for i := range both {
+		if both[i] = w.groups()[0]; both[i].begin(t.Context()) != nil {
+			t.Fatal("the group does not begin")
+		}
+	}
+	w.now.Add(30 * minute)
+	if !w.catchUp(both[1]) {
+		t.Fatal("not all is recorded")
+	}
+	w.write([]ingest.Series{{Labels: labels.FromStrings("__name__", "x"), Samples: []ingest.Sample{{T: begin + 10*minute, V: 5}}}}) // both[1] alone hears of it
+	if err := both[0].advance(t.Context(), both[0].first()); !errors.Is(err, errTaken) {
+		t.Errorf("a step that is recorded is recorded again: %v", err)
+	}
+	if w.now.Add(minute); !w.catchUp(both[0]) {
+		t.Error("not all is recorded")
+	}
+	if got := w.samples("r"); strings.Count(got, " 4014000000000000\n") != 5 {
+		t.Errorf("there are not five steps of the sample:\n%s", got)
+	}
+}
+
 func writeRules(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rules.yml")

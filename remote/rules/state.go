@@ -72,7 +72,7 @@ func (g *group) writeState(ctx context.Context, recordings []recording) error {
 	case err != nil:
 		return err
 	case !set:
-		return errors.Join(errTaken, g.readState(ctx))
+		return errors.Join(errTaken, g.begin(ctx))
 	}
 	g.cell = cell
 	return nil

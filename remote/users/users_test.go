@@ -7,7 +7,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/users"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // token is one that is long enough.
@@ -189,9 +189,7 @@ func TestIdentify(t *testing.T) {
 // TestRights: random users may send what their roles and tenants let them, and nothing else: a request passes if the role is theirs, or they are
 // admins, if it needs all tenants only with those, and if each of its tenants is theirs.
 func TestRights(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Log("SEED", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := seriestest.NewRand(t)
 	names, roles := []string{"a", "b", "c", "d"}, []string{"read", "write", "admin"}
 	some := func(of []string, least int) (chosen []string) {
 		for len(chosen) < least {

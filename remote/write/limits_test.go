@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -16,11 +15,11 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 
-	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // block is the compressed body of a write of about size bytes, and how large it
@@ -115,8 +114,7 @@ func TestWriteBytesGivenBack(t *testing.T) {
 // well; small ones do not wait for them.
 func TestWriteBytesArriving(t *testing.T) {
 	noise := make([]byte, 3<<20)
-	seed := storetest.Seed(t)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seriestest.NewRand(t)
 	for i := range noise {
 		noise[i] = byte(rnd.Uint32())
 	}

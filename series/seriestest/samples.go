@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -118,17 +117,29 @@ func Shapes(r *rand.Rand, n int) []Samples {
 	}
 }
 
-// NewRand returns a source of random numbers and prints its seed. The environment variable SEED has one to be drawn from again.
-func NewRand(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if again := os.Getenv("SEED"); again != "" {
+// SeedVariable is the environment variable with the seed of random tests, which repeats a run that failed:
+//
+//	STORETEST_SEED=7 STORETEST_PERCENT=1 go test -run TestModel ./bucketstore/buffer
+const SeedVariable = "STORETEST_SEED"
+
+// Seed returns the seed of a random test, which it logs. Each run draws another one.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv(SeedVariable); text != "" {
 		var err error
-		if seed, err = strconv.ParseUint(again, 10, 64); err != nil {
-			t.Fatal(err)
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s=%s: %v", SeedVariable, text, err)
 		}
 	}
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	t.Logf("%s=%d repeats this run", SeedVariable, seed)
+	return seed
+}
+
+// NewRand returns a source of random numbers that begins with Seed.
+func NewRand(t testing.TB) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(Seed(t), 0))
 }
 
 // Every returns n times from first on, step apart, and as many values.

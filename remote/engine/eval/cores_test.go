@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // recorded is a store in memory, whose series may be read concurrently. As that of the adapter it delivers series in batches, of perBatch,
@@ -190,8 +190,7 @@ func (s *passingSeries) AppendFloats(ts []int64, vs []float64) ([]int64, []float
 // limits, of the store and of the end of a query, warnings, and the samples that are counted.
 func TestCores(t *testing.T) {
 	cases := storetest.Rounds(t, 2000)
-	seed := storetest.Seed(t)
-	r := &random{rand.New(rand.NewPCG(seed, 0))}
+	r := &random{seriestest.NewRand(t)}
 	var data *recorded
 	failed := 0
 	for i := range cases {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +13,9 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // The times of the queries that are explained.
@@ -229,8 +228,7 @@ func TestExplainReads(t *testing.T) {
 			compareReads(t, expr, step)
 		}
 	}
-	seed := storetest.Seed(t)
-	r := random{rand.New(rand.NewPCG(seed, 0))}
+	r := random{seriestest.NewRand(t)}
 	for range 500 {
 		compareReads(t, r.query(), time.Duration(1+r.IntN(300))*time.Second)
 	}

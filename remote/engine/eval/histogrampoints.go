@@ -101,14 +101,6 @@ func (p *part) isSkipped(t int64) bool {
 	return next < p.grid.count && t < p.sought(p.grid.at(next)-p.shift)
 }
 
-// sought returns the time from which on upstream reads samples for the window that ends at to.
-func (p *part) sought(to int64) int64 {
-	if p.call == nil {
-		return to - p.rangeMs + 1
-	}
-	return to - p.rangeMs
-}
-
 // A pointIterator has only what a promql.HistogramStatsIterator needs.
 type pointIterator struct {
 	chunkenc.Iterator

@@ -27,17 +27,18 @@ func (p *part) mixedColumn(s storage.Series, out *column) error {
 		}
 		read := 0
 		for ; kind != chunkenc.ValNone && it.AtT() <= to; kind = it.Next() {
-			if t := it.AtT(); t > added {
-				held := m.add(it, kind, p.call != nil)
+			t := it.AtT()
+			if t > added {
+				n := m.add(it, kind, p.call != nil)
 				if added = t; t > after {
-					read += held
+					read += n
 				}
 			}
-			if it.AtT() == to {
+			if t == to {
 				break // the next window seeks from here
 			}
 		}
-		m.drop(after)
+		m.drop(after) // one at that time is read: the next one is compared with it
 		if p.call != nil {
 			p.counts.add(i, m.held(), read)
 			p.callAt(i, m.floats, m.histograms, out)
@@ -47,6 +48,14 @@ func (p *part) mixedColumn(s storage.Series, out *column) error {
 		p.counts.add(i, out.heldAt(i), out.heldAt(i))
 	}
 	return it.Err()
+}
+
+// sought returns the time from which on upstream reads samples for the window that ends at to.
+func (p *part) sought(to int64) int64 {
+	if p.call == nil {
+		return to - p.rangeMs + 1
+	}
+	return to - p.rangeMs
 }
 
 // A mixedWindow has the samples of a window.

@@ -20,14 +20,14 @@ import (
 
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // TestRandom compares answers to random queries over random data with those of upstream's
 // engine.
 func TestRandom(t *testing.T) {
 	cases := storetest.Rounds(t, 3000)
-	seed := storetest.Seed(t)
-	r := &random{rand.New(rand.NewPCG(seed, 0))}
+	r := &random{seriestest.NewRand(t)}
 	c := &comparing{upstream: promqltest.NewTestEngineWithOpts(t, options()), ours: eval.New(options(), eval.NewMemory(0, 0)).SetCores(4, 1), t: t}
 	var data *recorded
 	for i := range cases {

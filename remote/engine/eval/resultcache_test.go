@@ -4,7 +4,6 @@ package eval_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // cachedRanges is for how many ranges TestRandomCached sends each query.
@@ -34,8 +34,7 @@ const cachedRanges = 10
 // TestRandomCached compares answers to random queries over random ranges, from a cache of results,
 // with answers without it. Samples are written between them, in order and late.
 func TestRandomCached(t *testing.T) {
-	seed := storetest.Seed(t)
-	r := &random{rand.New(rand.NewPCG(seed, 0))}
+	r := &random{seriestest.NewRand(t)}
 	for _, buffered := range []bool{true, false} {
 		w := openCachedWorld(t, r, buffered)
 		for range max(100, storetest.Rounds(t, 150)) { // fewer may drop no block

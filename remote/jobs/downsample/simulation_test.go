@@ -9,6 +9,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // worldDays is how long a world lasts.
@@ -86,7 +87,7 @@ func TestSimulation(t *testing.T) {
 				err = w.finish()
 			}
 			if err != nil {
-				t.Fatalf("%s=%d repeats this, exclusive %v: %v", storetest.SeedVariable, seed, exclusive, err)
+				t.Fatalf("%s=%d repeats this, exclusive %v: %v", seriestest.SeedVariable, seed, exclusive, err)
 			}
 			sum.add(w)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A use is what a process does because its clock is not in doubt, from start to end by the
@@ -190,7 +191,7 @@ func TestClockSimulation(t *testing.T) {
 		err := w.live(10_000)
 		w.end()
 		if err != nil {
-			t.Fatalf("%s=%d repeats this: %v", storetest.SeedVariable, seed, err)
+			t.Fatalf("%s=%d repeats this: %v", seriestest.SeedVariable, seed, err)
 		}
 		writes += w.writes
 		seals += w.seals

@@ -10,6 +10,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // run advances the world by some steps.
@@ -121,10 +122,10 @@ func TestSimulation(t *testing.T) {
 		err := w.run(t, 6000)
 		w.end()
 		if err != nil {
-			t.Fatalf("%s=%d repeats this: %v", storetest.SeedVariable, seed, err)
+			t.Fatalf("%s=%d repeats this: %v", seriestest.SeedVariable, seed, err)
 		}
 		if err := w.sealAll(t); err != nil {
-			t.Fatalf("%s=%d repeats this: %v", storetest.SeedVariable, seed, err)
+			t.Fatalf("%s=%d repeats this: %v", seriestest.SeedVariable, seed, err)
 		}
 		storetest.CheckMeta(t, w.store, w.schema)
 		sum.stalls += w.stalls
